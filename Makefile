@@ -1,0 +1,85 @@
+# Stoa.  `make` builds ./stoa, `make check` builds and runs the C tests, `make install DESTDIR= PREFIX=` installs.
+#   HOOKS=1        test hooks (src/base/hooks.h)
+#   SANITIZE=...   a list for -fsanitize, as in SANITIZE=address,undefined
+# Every combination has a folder of its own under build/, so they do not disturb each other.
+CC ?= gcc
+PREFIX ?= /usr/local
+VERSION := 0.1.0
+
+comma := ,
+variant := $(CC)$(if $(HOOKS),-hooks)$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
+
+B := build/$(variant)
+
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unknown-pragmas -Werror
+CPPFLAGS += -Isrc -Iinclude -D_GNU_SOURCE -DSTOA_VERSION='"$(VERSION)"' $(if $(HOOKS),-DSTOA_HOOKS)
+CFLAGS += -std=c17 -O3 -g -ffp-contract=off -fno-math-errno -fPIC -pthread -fvisibility=hidden $(WARN)
+LDLIBS += -lm -pthread
+ifdef SANITIZE
+CFLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all
+LDFLAGS += -fsanitize=$(SANITIZE)
+endif
+
+# Features that a library brings.  What is missing is named once and left out.
+have = $(shell pkg-config --exists $(1) && echo yes)
+ifeq ($(call have,ompi-c),yes)
+CPPFLAGS += -DHAVE_MPI
+MPI_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags ompi-c))
+LDLIBS += $(shell pkg-config --libs ompi-c)
+else
+$(warning Open MPI (ompi-c) is missing: built without it, layouts of more than one rank are refused)
+endif
+LDLIBS += $(shell pkg-config --libs libxxhash)
+
+arch := $(shell $(CC) -dumpmachine | cut -d- -f1)
+sources := $(wildcard src/*/*.c)
+ifneq ($(arch),x86_64)
+sources := $(filter-out %_avx2.c %_avx512.c,$(sources))
+endif
+ifeq ($(call have,ompi-c),)
+sources := $(filter-out src/comm/comm_mpi.c,$(sources))
+endif
+objects := $(sources:%.c=$(B)/%.o)
+library := $(B)/libstoa.a
+cli_objects := $(filter $(B)/src/cli/%,$(objects))
+
+all: stoa
+stoa: $(B)/stoa
+	@ln -sf $< $@
+
+$(B)/stoa: $(cli_objects) $(library)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(library): $(filter-out $(cli_objects),$(objects))
+	rm -f $@; ar rcs $@ $^
+$(B)/libstoa.so: $(filter-out $(cli_objects),$(objects))
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libstoa.so.0 -o $@ $^ $(LDLIBS)
+
+# A file's name tells its instruction set.
+$(B)/%_avx2.o: CFLAGS += -mavx2 -mfma -mf16c
+$(B)/%_avx512.o: CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mprefer-vector-width=512
+$(B)/src/comm/comm_mpi.o: CFLAGS += $(MPI_CFLAGS)
+$(B)/%.o: %.c
+	@mkdir -p $(dir $@)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# Every tests/*/test_*.c is a program of its own.
+tests := $(patsubst %.c,$(B)/%,$(wildcard tests/*/test_*.c))
+$(B)/tests/%: $(B)/tests/%.o $(B)/tests/check.o $(library)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(B)/tests/%.o: CPPFLAGS += -I.
+tests: $(tests)
+check: stoa $(tests)
+	scripts/run-tests $(tests)
+
+install: stoa $(B)/libstoa.so
+	install -D -m 755 $(B)/stoa $(DESTDIR)$(PREFIX)/bin/stoa
+	install -D -m 644 include/stoa.h $(DESTDIR)$(PREFIX)/include/stoa.h
+	install -D -m 644 $(library) $(DESTDIR)$(PREFIX)/lib/libstoa.a
+	install -D -m 755 $(B)/libstoa.so $(DESTDIR)$(PREFIX)/lib/libstoa.so.0
+	ln -sf libstoa.so.0 $(DESTDIR)$(PREFIX)/lib/libstoa.so
+
+clean:
+	rm -rf build stoa
+.PHONY: all stoa check tests install clean
+.SECONDARY:
+-include $(objects:.o=.d) $(tests:=.d) $(B)/tests/check.d

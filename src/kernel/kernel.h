@@ -1,0 +1,155 @@
+/* kernel.h: the table of compute kernels, one row of function pointers for each instruction set.
+ *
+ * The portable C of every kernel defines the answer; every other variant gives the same bits (DESIGN.md section 4):
+ *   - SIMD lanes and register tiles hold different outputs; a sum over K runs in ascending order in each lane, one fmaf
+ *     (or one integer dot product) at a time.
+ *   - A reduction over a row has 16 virtual lanes: element i belongs to lane i mod 16, lanes start at +0 (or at the
+ *     identity), and are added in one fixed tree: gap 8, then 4, 2, 1 (lane[i] += lane[i + gap]).
+ *   - Only fmaf, sqrtf and rintf come from libm; exp and friends are in kernel/math.h.
+ * A kernel knows nothing of graphs, ranks or threads: it computes the range it is given.  Pointers must not overlap unless
+ * a line says so.  Rows are f32 and need no alignment; packed weights are 64-byte aligned. */
+#ifndef STOA_KERNEL_KERNEL_H
+#define STOA_KERNEL_KERNEL_H
+
+#include "base/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- activations in int8 blocks -------------------------------------------------------------------------------------
+ * A row of K floats (K % 32 == 0) becomes K/32 blocks.  With amax the largest magnitude of the block:
+ *   any value not finite:     d = NaN, q = 0, s = NaN        (so that it shows up in every output it touches)
+ *   amax < 1e-30:             d = 0,   q = 0, s = 0
+ *   else d = amax / 127, q = rint(x * (127 / amax)) to even, clamped to +-127; sum = sum of q (exact); s = d * (float)sum */
+#define ACT_BLOCK 32
+struct act_block {
+    int8_t q[ACT_BLOCK];
+    float d;
+    float s;
+};
+/* The integer sum of q is wanted too (for unsigned weights): it is recomputed with one dot product where needed, or kept
+ * by the kernel that needs it. */
+typedef void quantize_fn(struct act_block *restrict to, const float *restrict from, size_t k);
+
+/* ---- matrix product with packed weights -------------------------------------------------------------------------------
+ * y[t][n] = sum over k of x[t][k] w[n][k], rows of weights in panels of 16: packed [ceil(N/16)][...].  Rows past N in the
+ * last panel are zero.  How a panel is laid out inside is the business of matmul_pack() and the kernels of that type; its
+ * size is 16 rows as they stand in the file (rounded up to whole 64 bytes), so packing costs no memory.
+ *
+ * The sum over k is one chain in ascending order, or, with a tree, a chain for each group and a stack machine over the
+ * groups: group g covers k in [end[g-1], end[g]) (end[-1] = 0); its chain starts at +0; when done it is pushed; then
+ * n_merges[g] times the two topmost entries a (below) and b (top) are replaced by a + b.  What is left on the stack at the
+ * end, n_parts entries from bottom to top, are the outputs: part p goes to y + p * part_stride.  Without a tree: one
+ * chain, one part.  k = 0 or n_groups = 0 gives no part at all, and y is not touched.
+ *
+ * One step of the chain, per output:
+ *   weights in blocks, activations int8:  once per block b:
+ *     Q8_0   acc = fmaf((float)idot, dw * da, acc)           idot = sum of q_w q_a in int32, dw * da rounded to f32 first
+ *     Q4_0   the same with q_w - 8
+ *     Q4_1   acc = fmaf((float)idot, dw * da, acc), then acc = fmaf(mw, s_a, acc)
+ *   activations f32, any type:            once per element: acc = fmaf(x, w, acc), w as dequantize_row() gives it */
+#define PANEL_ROWS 16
+#define TREE_MAX_GROUPS 16
+
+struct sum_tree {
+    uint32_t n_groups, n_parts;
+    uint32_t end[TREE_MAX_GROUPS];          /* in elements of K; a multiple of 32 where activations are int8 */
+    uint8_t n_merges[TREE_MAX_GROUPS];
+};
+
+struct matmul_args {
+    const void *w;                  /* packed weights, from their first panel */
+    const void *x;                  /* struct act_block[.][k/32] or float[.][k]: row t at x + t * x_stride bytes */
+    size_t x_stride;                /* bytes from a row of x to the next */
+    float *y;                       /* row t at y + t * y_stride, column n */
+    size_t y_stride, part_stride;   /* in floats */
+    uint32_t k;
+    uint32_t n_rows;                /* N of these weights; columns n_rows and up are not written */
+    uint32_t panel0, panel1;        /* compute columns 16 * panel0 .. min(16 * panel1, n_rows) */
+    uint32_t t0, t1;                /* of rows t0 .. t1 */
+    const struct sum_tree *tree;    /* NULL: one chain */
+};
+typedef void matmul_fn(const struct matmul_args *args);
+
+/* Bytes of the packed form of n rows of k elements. */
+size_t matmul_packed_bytes(enum dtype type, uint32_t n_rows, uint32_t k);
+/* Packs panels panel0..panel1 of a matrix of n_rows rows.  Row n is at rows + n * row_bytes (its first element wanted
+ * already; k counts the elements wanted, a multiple of the type's block; k_total of the file does not matter here). */
+void matmul_pack(void *packed, enum dtype type, const void *rows, size_t row_bytes, uint32_t n_rows, uint32_t k,
+                 uint32_t panel0, uint32_t panel1);
+
+/* ---- row operations ------------------------------------------------------------------------------------------------- */
+/* y = (x * (1 / sqrtf(mean(x^2) + eps))) * weight; the sum of squares has 16 lanes (acc = fmaf(x, x, acc)); mean = sum / n.
+ * y may be x. */
+typedef void rms_norm_fn(float *y, const float *x, const float *weight, size_t n, float eps);
+/* y = a + b; y may be a or b. */
+typedef void add_fn(float *y, const float *a, const float *b, size_t n);
+/* y = (gate * (1 / (1 + exp(-gate)))) * up, with math.h's exp; y may be gate or up. */
+typedef void swiglu_fn(float *y, const float *gate, const float *up, size_t n);
+/* Rotates one head in place.  angle holds cos then sin, n_pairs each (n_pairs = rotated dims / 2).
+ *   interleaved (`llama` in GGUF): pairs (x[2i], x[2i+1]);  else ("neox"): pairs (x[i], x[i + n_pairs])
+ *   x0' = fmaf(x0, c, -(x1 * s)),  x1' = fmaf(x0, s, x1 * c) */
+typedef void rope_fn(float *x, const float *angle, size_t n_pairs, bool interleaved);
+/* Largest element (exact; a NaN anywhere gives NaN). n >= 1 */
+typedef float row_max_fn(const float *x, size_t n);
+
+/* ---- KV cache blocks and attention ------------------------------------------------------------------------------------
+ * A tile holds BLOCK_TOKENS consecutive positions of one KV head:
+ *   k [head_dim][BLOCK_TOKENS] transposed (lanes are keys), then v [BLOCK_TOKENS][head_dim], elements f16, bf16 or f32. */
+#define BLOCK_TOKENS 16
+#define SPAN_TOKENS 256
+
+static inline size_t kv_tile_bytes(enum dtype type, uint32_t head_dim)
+{
+    return 2 * (size_t)head_dim * BLOCK_TOKENS * dtype_info[type].bytes;
+}
+/* Stores k and v of one position at slot (position % 16), rounded to nearest even. */
+typedef void kv_store_fn(void *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim);
+
+/* Attention of a few queries of one sequence over one KV head.  Query i sees positions 0 .. n_keys[i] - 1, n_keys[i] >= 1.
+ * tiles[b] is the tile of positions 16 b .. 16 b + 15; slots past a query's n_keys may hold anything, NaN too.
+ *
+ * Positions are cut into spans of SPAN_TOKENS.  In a span, for a query:
+ *   score[j] = (chain over d ascending of fmaf(q[d], k[j][d], acc)) * scale
+ *   m = max score;  p[j] = exp(score[j] - m);  l = sum of p, 16 lanes (lane = j mod 16), fixed tree
+ *   o[d] = chain over j ascending of fmaf(p[j], v[j][d], acc)
+ * Keys that the query does not see are skipped, not multiplied by 0.  Spans are merged as a binary counter: after span s
+ * (from 0) is pushed, the two topmost partials are merged while bit 0, 1, .. of s is 1 (so 1: once, 3: twice); at the end
+ * all are merged, the two topmost first.  merge(older a, newer b): m = max(a.m, b.m), ca = exp(a.m - m), cb = exp(b.m - m),
+ * l = fmaf(b.l, cb, a.l * ca), o = fmaf(b.o, cb, a.o * ca).  The result is o * (1 / l). */
+struct attention_args {
+    const void *const *tiles;
+    uint32_t n_queries;             /* 1 .. ATTENTION_MAX_QUERIES */
+    const float *const *q;          /* [n_queries] -> [head_dim] */
+    float *const *out;              /* [n_queries] -> [head_dim] */
+    const uint32_t *n_keys;         /* [n_queries] */
+    uint32_t head_dim;              /* 1 .. ATTENTION_MAX_DIM */
+    float scale;
+};
+#define ATTENTION_MAX_QUERIES 64
+#define ATTENTION_MAX_DIM 256
+typedef void attention_fn(const struct attention_args *args);
+
+/* ---- the table ---------------------------------------------------------------------------------------------------------- */
+struct kernels {
+    const char *name;                               /* "c", "avx2", "avx512", "neon" */
+    unsigned needs;                                 /* enum cpu_feature bits */
+    matmul_fn *matmul_int8[N_DTYPES];               /* by weight type; NULL where it takes f32 activations always */
+    matmul_fn *matmul_f32[N_DTYPES];
+    quantize_fn *quantize;
+    rms_norm_fn *rms_norm;
+    add_fn *add;
+    swiglu_fn *swiglu;
+    rope_fn *rope;
+    row_max_fn *row_max;
+    kv_store_fn *kv_store[N_DTYPES];                /* F16, BF16, F32 */
+    attention_fn *attention[N_DTYPES];              /* by cache type */
+};
+/* All rows that were compiled in, best last; n_kernels of them.  The first is portable C. */
+extern const struct kernels *const kernels_all[];
+extern const size_t n_kernels;
+/* The best row that this CPU can run, or the one called `name`: ERR_USAGE when it is unknown or this CPU lacks it. */
+int kernels_find(const struct kernels **out, const char *name);
+
+#endif

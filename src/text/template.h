@@ -1,0 +1,31 @@
+/* template.h: chat templates, a subset of Jinja as Hugging Face transformers runs it (trim_blocks and lstrip_blocks on).
+ *
+ * A construct that the subset lacks is an error at template_open() with its line number, never a wrong prompt.  Values
+ * that a template can see are made with the template_value_* calls; they belong to the arena they are made in. */
+#ifndef STOA_TEXT_TEMPLATE_H
+#define STOA_TEXT_TEMPLATE_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct template;
+
+/* Parses once.  ERR_BAD_FILE "chat template, line N: ..." */
+int template_open(struct template **out, const char *source, size_t n_bytes);
+void template_close(struct template *template);
+
+struct chat_message {
+    const char *role, *content;         /* UTF-8, NUL-terminated */
+};
+struct chat_options {
+    bool add_generation_prompt;
+    const char *bos_token, *eos_token;  /* text of the tokens; "" when there is none */
+};
+/* Appends the prompt to `out`.  A raise_exception() in the template is ERR_USAGE with its message. */
+int template_render_chat(const struct template *template, const struct chat_message *messages, size_t n_messages,
+                         const struct chat_options *options, struct buffer *out);
+
+#endif

@@ -1,0 +1,51 @@
+/* tokenizer.h: text to token ids and back, as the model file says.
+ *
+ * Byte-level BPE (tokenizer.ggml.model = "gpt2") with the pre-tokenizer that tokenizer.ggml.pre names; a model or
+ * pre-tokenizer that is not known is an error at open, never wrong ids.  Read-only once open: any thread may call in. */
+#ifndef STOA_TEXT_TOKENIZER_H
+#define STOA_TEXT_TOKENIZER_H
+
+#include "format/model_file.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tokenizer;
+
+/* Borrows `file`, which must stay open.  ERR_BAD_FILE with the key that is wrong. */
+int tokenizer_open(struct tokenizer **out, const struct model_file *file);
+void tokenizer_close(struct tokenizer *tokenizer);
+
+uint32_t tokenizer_n_tokens(const struct tokenizer *tokenizer);
+int32_t tokenizer_begin(const struct tokenizer *tokenizer);      /* id to put before a text, or -1 when the model wants none */
+bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);    /* end of text, of turn: generation stops there */
+bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
+int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *piece);    /* exact piece as stored, or -1 */
+
+enum tokenize_flags {
+    TOKENIZE_BEGIN = 1,         /* put the model's begin token first, if it wants one and the text does not start with it */
+    TOKENIZE_SPECIAL = 2,       /* recognise special tokens in the text; without it they are plain text */
+};
+/* Any bytes will do: what is not UTF-8 goes through as bytes.  On success *ids is malloc'ed (caller frees) and *n set.
+ * Time grows near-linearly with n_bytes, whatever the text. */
+int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t n_bytes, unsigned flags,
+                     int32_t **ids, size_t *n);
+
+/* The bytes of one token, as they stand in decoded text; borrowed.  A control token has none (*n_bytes = 0) unless
+ * `special`, which gives its name.  An id that does not exist has none. */
+const char *tokenizer_bytes(const struct tokenizer *tokenizer, int32_t id, bool special, size_t *n_bytes);
+
+/* Incremental detokenizer: bytes of tokens in, whole UTF-8 characters out.  Bytes that may still become a character are
+ * held back (3 at most); bytes that can not are passed as U+FFFD, one for each maximal subpart (the Unicode standard's
+ * recommended practice, as Python's errors="replace"). */
+struct utf8_stream {
+    unsigned char held[4];
+    uint8_t n_held;
+};
+struct buffer;
+void utf8_stream_add(struct utf8_stream *stream, const char *bytes, size_t n_bytes, struct buffer *out);
+void utf8_stream_end(struct utf8_stream *stream, struct buffer *out);    /* what is still held becomes U+FFFD */
+bool utf8_is_valid(const char *bytes, size_t n_bytes);
+
+#endif

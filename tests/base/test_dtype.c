@@ -1,0 +1,57 @@
+#include "base/dtype.h"
+#include "tests/check.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Every f16 survives the way to f32 and back; values between two f16 go to the even one. */
+static void test_f16(void)
+{
+    check_begin("f16: all 65536 values, and ties");
+    for (uint32_t bits = 0; bits < 65536; bits++) {
+        float value = f16_to_f32((uint16_t)bits);
+        if (isnan(value))
+            check(isnan(f16_to_f32(f32_to_f16(value))));
+        else
+            check_int(f32_to_f16(value), bits);
+    }
+    for (uint32_t bits = 0; bits < 0x7bff; bits++) {
+        float tie = (f16_to_f32((uint16_t)bits) + f16_to_f32((uint16_t)(bits + 1))) / 2;
+        check_int(f32_to_f16(tie), bits + (bits & 1));
+        check_int(f32_to_f16(nextafterf(tie, 1e9f)), bits + 1);
+    }
+    check_int(f32_to_f16(65519.0f), 0x7bff);
+    check_int(f32_to_f16(65520.0f), 0x7c00);
+    check_int(f32_to_f16(-1e30f), 0xfc00);
+}
+
+static void test_bf16(void)
+{
+    check_begin("bf16: ties go to even, NaN stays NaN");
+    check_int(f32_to_bf16(1.0f), 0x3f80);
+    check_int(f32_to_bf16(1.00390625f), 0x3f80);
+    check_int(f32_to_bf16(1.01171875f), 0x3f82);
+    check(isnan(bf16_to_f32(f32_to_bf16(NAN))));
+}
+
+static void test_blocks(void)
+{
+    uint8_t q4[20] = { 0x00, 0x3c, 0x00, 0xc0 };        /* d = 1, m = -2 */
+    float got[32];
+    check_begin("q4_1: low nibbles are elements 0 to 15, high ones 16 to 31");
+    for (int i = 0; i < 16; i++)
+        q4[4 + i] = (uint8_t)(i | (15 - i) << 4);
+    dequantize_row(got, q4, DTYPE_Q4_1, 32);
+    for (int i = 0; i < 16; i++) {
+        check(got[i] == (float)i - 2);
+        check(got[16 + i] == (float)(15 - i) - 2);
+    }
+}
+
+int main(void)
+{
+    test_f16();
+    test_bf16();
+    test_blocks();
+    return check_done();
+}
