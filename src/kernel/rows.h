@@ -1,0 +1,15 @@
+/* rows.h: the row operations of kernel.h by name, for its table and for tests.
+ *
+ * rows_c.c defines the answer.  The AVX2 and AVX-512 files are one body, rows_simd.h, over the vectors of simd.h. */
+#ifndef STOA_KERNEL_ROWS_H
+#define STOA_KERNEL_ROWS_H
+
+#include "kernel/kernel.h"
+
+rms_norm_fn rms_norm_c, rms_norm_avx2, rms_norm_avx512;
+add_fn add_c, add_avx2, add_avx512;
+swiglu_fn swiglu_c, swiglu_avx2, swiglu_avx512;
+rope_fn rope_c, rope_avx2, rope_avx512;
+row_max_fn row_max_c, row_max_avx2, row_max_avx512;
+
+#endif
