@@ -1,0 +1,82 @@
+#include "text/unicode.h"
+
+#include "base/base.h"
+
+/* How a lead byte constrains what follows (Unicode, table 3-7): the number of bytes and the range of the second. */
+static size_t utf8_lead(unsigned char lead, unsigned char *low, unsigned char *high)
+{
+    *low = 0x80;
+    *high = 0xbf;
+    if (lead < 0x80)
+        return 1;
+    if (lead < 0xc2 || lead > 0xf4)
+        return 0;
+    switch (lead) {
+    case 0xe0: *low = 0xa0; break;          /* overlong below */
+    case 0xed: *high = 0x9f; break;         /* surrogates above */
+    case 0xf0: *low = 0x90; break;          /* overlong below */
+    case 0xf4: *high = 0x8f; break;         /* past U+10FFFF above */
+    }
+    return lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+}
+
+size_t utf8_decode(const char *text, size_t n_bytes, uint32_t *code)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    unsigned char low, high;
+    size_t n = utf8_lead(s[0], &low, &high);
+    if (n <= 1) {
+        *code = n ? s[0] : UTF8_INVALID;
+        return 1;
+    }
+    uint32_t sum = s[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++, low = 0x80, high = 0xbf) {
+        if (i == n_bytes || s[i] < low || s[i] > high) {
+            *code = i == n_bytes ? UTF8_TRUNCATED : UTF8_INVALID;
+            return i;
+        }
+        sum = sum << 6 | (s[i] & 0x3f);
+    }
+    *code = sum;
+    return n;
+}
+
+size_t utf8_encode(uint32_t code, char to[4])
+{
+    if (code < 0x80) {
+        to[0] = (char)code;
+        return 1;
+    }
+    size_t n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, code >>= 6)
+        to[i] = (char)(0x80 | (code & 0x3f));
+    to[0] = (char)(0xf00 >> n | code);
+    return n;
+}
+
+static enum char_class class_from_table(uint32_t code)
+{
+    size_t low = 0, high = n_unicode_ranges;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const struct unicode_range *range = &unicode_ranges[middle];
+        if (code < range->first)
+            high = middle;
+        else if (code >= range->first + range->n)
+            low = middle + 1;
+        else
+            return range->class;
+    }
+    return CHAR_OTHER;
+}
+
+enum char_class unicode_class(uint32_t code)
+{
+    if (code >= 0x80)
+        return class_from_table(code);
+    if (code - '0' < 10)
+        return CHAR_NUMBER;
+    if ((code | 0x20) - 'a' < 26)
+        return CHAR_LETTER;
+    return code == ' ' || code - '\t' < 5 ? CHAR_SPACE : CHAR_OTHER;
+}
