@@ -1,0 +1,280 @@
+#include "graph/graph.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const symbol_name[N_SYMBOLS] = { "1", "T", "R" };
+
+struct graph *graph_open(void)
+{
+    struct graph *g = calloc(1, sizeof *g);
+    if (!g) {
+        error_set(ERR_NO_MEMORY, "out of memory for a graph");
+        return NULL;
+    }
+    g->layer = LAYER_ANY;
+    return g;
+}
+
+void graph_close(struct graph *g)
+{
+    if (!g)
+        return;
+    arena_close(&g->arena);
+    free(g);
+}
+
+void graph_label(struct graph *g, enum label label, uint32_t n_elements, uint32_t width)
+{
+    g->labels[label] = (struct label_info){ .n_elements = n_elements, .width = width, .unit = 1 };
+}
+
+void graph_label_follows(struct graph *g, enum label label, uint32_t n_elements, enum label of, uint32_t per_element)
+{
+    g->labels[label] = (struct label_info){ .n_elements = n_elements, .width = g->labels[of].width, .unit = 1,
+                                            .follows = of, .per_element = per_element };
+}
+
+struct tensor *graph_tensor(struct graph *g, enum dtype type)
+{
+    struct tensor *t = arena_new(&g->arena, struct tensor);
+    if (!t) {
+        error_set(ERR_NO_MEMORY, "out of memory for a graph");
+        return NULL;
+    }
+    t->id = g->n_tensors++;
+    t->type = type;
+    t->name = "";
+    return t;
+}
+
+struct node *graph_node(struct graph *g, enum op op, struct tensor *const *in, uint32_t n_in, uint32_t n_out, const struct node_attr *attr)
+{
+    assert(n_in <= NODE_MAX_INPUTS && n_out <= NODE_MAX_OUTPUTS);
+    for (uint32_t i = 0; i < n_in; i++)
+        if (!in[i])
+            return NULL;
+    struct node *n = arena_new(&g->arena, struct node);
+    if (!n) {
+        error_set(ERR_NO_MEMORY, "out of memory for a graph");
+        return NULL;
+    }
+    n->op = op;
+    n->layer = g->layer;
+    n->n_in = n_in;
+    n->n_out = n_out;
+    if (attr)
+        n->attr = *attr;
+    for (uint32_t i = 0; i < n_in; i++)
+        n->in[i] = in[i];
+    for (uint32_t i = 0; i < n_out; i++) {
+        if (!(n->out[i] = graph_tensor(g, DTYPE_F32)))
+            return NULL;
+        n->out[i]->maker = n;
+    }
+    if (op_info[op].shape(g, n) < 0) {
+        error_prefix(ERR_BAD_FILE, "%s in layer %d", op_info[op].name, n->layer);
+        return NULL;
+    }
+    n->prev = g->last;
+    *(g->last ? &g->last->next : &g->first) = n;
+    g->last = n;
+    return n;
+}
+
+static struct tensor *one(struct graph *g, enum op op, struct tensor *a, struct tensor *b, const struct node_attr *attr)
+{
+    struct node *n = graph_node(g, op, (struct tensor *[]){ a, b }, op_info[op].n_inputs, 1, attr);
+    return n ? n->out[0] : NULL;
+}
+
+struct tensor *graph_input(struct graph *g, const char *name, enum dtype type, struct dim dim)
+{
+    int layer = g->layer;
+    g->layer = LAYER_ANY;
+    struct node *n = graph_node(g, OP_input, NULL, 0, 1, NULL);
+    g->layer = layer;
+    if (!n)
+        return NULL;
+    n->out[0]->name = name;
+    n->out[0]->type = type;
+    n->out[0]->n_dims = 1;
+    n->out[0]->dim[0] = dim;
+    return n->out[0];
+}
+
+struct tensor *graph_weight(struct graph *g, const char *name, enum dtype type, enum weight_use use, struct dim rows, struct dim columns)
+{
+    struct tensor *t = graph_tensor(g, type);
+    if (!t || !(t->weight = arena_new(&g->arena, struct weight)) || !(t->name = arena_string(&g->arena, name)))
+        return NULL;
+    *t->weight = (struct weight){ .name = t->name, .type = type, .use = use, .n_rows = rows.add, .n_columns = columns.add,
+                                  .rows = { 0, (uint32_t)rows.add }, .columns = { 0, (uint32_t)columns.add } };
+    t->n_dims = 2;
+    t->dim[0] = rows;
+    t->dim[1] = columns;
+    return t;
+}
+
+void graph_output(struct tensor *t, const char *name)
+{
+    if (!t)
+        return;
+    t->name = name;
+    t->is_output = true;
+}
+
+struct tensor *graph_embed(struct graph *g, struct tensor *tokens, struct tensor *table)
+{
+    return one(g, OP_embed, tokens, table, NULL);
+}
+
+struct tensor *graph_rms_norm(struct graph *g, struct tensor *x, struct tensor *weight, float eps)
+{
+    return one(g, OP_rms_norm, x, weight, &(struct node_attr){ .eps = eps });
+}
+
+struct tensor *graph_matmul(struct graph *g, struct tensor *x, struct tensor *w)
+{
+    if (!x || !w)
+        return NULL;
+    if (g->int8_activations && dtype_info[w->type].block > 1)
+        x = one(g, OP_quantize, x, NULL, NULL);
+    return one(g, OP_matmul, x, w, &(struct node_attr){ .sum_label = w->dim[1].label });
+}
+
+struct tensor *graph_add(struct graph *g, struct tensor *a, struct tensor *b)
+{
+    return one(g, OP_add, a, b, NULL);
+}
+
+struct tensor *graph_swiglu(struct graph *g, struct tensor *gate, struct tensor *up)
+{
+    return one(g, OP_swiglu, gate, up, NULL);
+}
+
+struct tensor *graph_rope_angles(struct graph *g, struct tensor *positions, const struct node_attr *attr)
+{
+    return one(g, OP_rope_angles, positions, NULL, attr);
+}
+
+struct tensor *graph_rope(struct graph *g, struct tensor *x, struct tensor *angles, const struct node_attr *attr)
+{
+    return one(g, OP_rope, x, angles, attr);
+}
+
+struct tensor *graph_kv_store(struct graph *g, struct tensor *k, struct tensor *v, const struct node_attr *attr)
+{
+    return one(g, OP_kv_store, k, v, attr);
+}
+
+struct tensor *graph_attention(struct graph *g, struct tensor *q, struct tensor *stored, const struct node_attr *attr)
+{
+    return one(g, OP_attention, q, stored, attr);
+}
+
+struct tensor *graph_rows(struct graph *g, struct tensor *x, struct tensor *rows)
+{
+    return one(g, OP_rows, x, rows, NULL);
+}
+
+void graph_remove(struct graph *g, struct node *n)
+{
+    *(n->prev ? &n->prev->next : &g->first) = n->next;
+    *(n->next ? &n->next->prev : &g->last) = n->prev;
+}
+
+void graph_replace_uses(struct graph *g, struct tensor *old, struct tensor *by, const char *what)
+{
+    if (g->log)
+        fprintf(g->log, "%%%u -> %%%u  %s\n", old->id, by->id, what);
+    for (struct node *n = g->first; n; n = n->next)
+        for (uint32_t i = 0; i < n->n_in; i++)
+            if (n->in[i] == old)
+                n->in[i] = by;
+    if (old->is_output) {
+        old->is_output = false;
+        graph_output(by, old->name);
+    }
+}
+
+bool graph_is_used(const struct graph *g, const struct tensor *t)
+{
+    for (const struct node *n = g->first; n; n = n->next)
+        for (uint32_t i = 0; i < n->n_in; i++)
+            if (n->in[i] == t)
+                return true;
+    return t->is_output;
+}
+
+uint64_t dim_at(const struct dim *dim, uint64_t symbol_value)
+{
+    return dim->mul * symbol_value + dim->add;
+}
+
+uint64_t dim_max(const struct graph *g, const struct dim *dim)
+{
+    return dim_at(dim, g->symbol_max[dim->symbol]);
+}
+
+uint64_t tensor_columns(const struct tensor *t)
+{
+    uint64_t n = 1;
+    for (uint32_t d = 1; d < t->n_dims; d++)
+        n *= t->dim[d].add;
+    return n;
+}
+
+uint32_t tensor_n_parts(const struct tensor *t)
+{
+    for (int a = 0; a < N_AXES; a++)
+        if (t->placement[a].kind == PLACE_PARTIAL)
+            return t->placement[a].n_parts;
+    return 1;
+}
+
+static bool seen_before(const struct graph *g, const struct node *at, uint32_t input)
+{
+    for (const struct node *n = g->first; n; n = n->next)
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            if (n == at && i == input)
+                return false;
+            if (n->in[i] == at->in[input])
+                return true;
+        }
+    return false;
+}
+
+void graph_each_weight(const struct graph *g, void (*visit)(struct tensor *, void *), void *user)
+{
+    for (struct node *n = g->first; n; n = n->next)
+        for (uint32_t i = 0; i < n->n_in; i++)
+            if (n->in[i]->weight && !seen_before(g, n, i))
+                visit(n->in[i], user);
+}
+
+struct byte_sum {
+    size_t n_bytes;
+    packed_bytes_fn *packed_bytes;
+};
+
+static void add_weight(struct tensor *t, void *user)
+{
+    struct byte_sum *sum = user;
+    const struct weight *w = t->weight;
+    uint32_t n_rows = w->rows.end - w->rows.begin, n_columns = w->columns.end - w->columns.begin;
+    if (w->use == WEIGHT_MATMUL)
+        sum->n_bytes += sum->packed_bytes(w->type, n_rows, n_columns);
+    else if (w->use == WEIGHT_VECTOR)
+        sum->n_bytes += sizeof(float) * n_columns;
+}
+
+size_t graph_weight_bytes(const struct graph *g, packed_bytes_fn *packed_bytes)
+{
+    struct byte_sum sum = { 0, packed_bytes };
+    graph_each_weight(g, add_weight, &sum);
+    return sum.n_bytes;
+}

@@ -1,0 +1,217 @@
+/* graph.h: a computation as nodes and tensors.
+ *
+ * A model file builds a graph as if for one device.  Passes rewrite it: pass_shard() turns it into the part of one rank,
+ * pass_fuse() joins nodes, pass_place() gives every tensor its place in memory.  The graph does not compute: src/run
+ * compiles it into a program.
+ *
+ *   dim      mul * symbol + add, with a label when a layout may cut it, and then `width` columns for each element of the
+ *            label: the 576 columns of 9 heads are { add = 576, label = heads, width = 64 }
+ *   symbol   a size known only at run time; each has a maximum: T tokens of a step, R rows of it that are wanted
+ *   placement, for each axis of the mesh: replicated, split along a dim (the tensor's own dims are then this rank's
+ *            part), or partial: n_parts of the sums that make up the whole, [n_parts] x the dims
+ *
+ * Nodes stand in a list in topological order.  A tensor has one maker (NULL for an input or a weight).  Memory belongs
+ * to the graph's arena and lives until graph_close().
+ *
+ * Errors: builders return NULL and leave error_text() when shapes do not fit; a NULL operand gives NULL, so a model
+ * builds to the end and looks once. */
+#ifndef STOA_GRAPH_GRAPH_H
+#define STOA_GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "base/dtype.h"
+#include "graph/mesh.h"
+#include "graph/partition.h"
+
+#include <stdio.h>
+
+enum symbol { SYMBOL_NONE, SYMBOL_T, SYMBOL_R, N_SYMBOLS };
+extern const char *const symbol_name[N_SYMBOLS];
+
+#define GRAPH_MAX_DIMS 6
+#define NODE_MAX_INPUTS 8
+#define NODE_MAX_OUTPUTS 4
+#define NODE_MAX_STEPS 8
+
+struct dim {
+    uint64_t mul, add;
+    uint8_t symbol, label;
+    uint32_t width;
+};
+#define DIM(n) ((struct dim){ .add = (n) })
+#define DIM_T ((struct dim){ .mul = 1, .symbol = SYMBOL_T })
+#define DIM_R ((struct dim){ .mul = 1, .symbol = SYMBOL_R })
+#define DIM_OF(elements, label_, width_) ((struct dim){ .add = (uint64_t)(elements) * (width_), .label = (label_), .width = (width_) })
+
+enum placement_kind { PLACE_REPLICATED, PLACE_SPLIT, PLACE_PARTIAL };
+struct placement {
+    uint8_t kind, dim, label;       /* split: which dim, cut as which label; partial: summed over which label */
+    uint32_t n_parts;               /* partial */
+};
+
+/* A weight is a slice of a tensor in the model file.  dim 0 is the contiguous one of the file's order reversed: rows. */
+enum weight_use {
+    WEIGHT_MATMUL,                  /* [rows][k], packed for the matmul kernel */
+    WEIGHT_VECTOR,                  /* [n], kept as f32 */
+    WEIGHT_LOOKUP,                  /* [rows][k], read row by row from the mapped file; holds no memory of its own */
+};
+struct weight {
+    const char *name;
+    enum dtype type;
+    enum weight_use use;
+    uint64_t n_rows, n_columns;     /* of the whole tensor in the file */
+    struct range rows, columns;     /* this rank's slice */
+};
+
+struct node;
+struct shard;
+struct tensor {
+    uint32_t id;
+    const char *name;
+    enum dtype type;
+    uint32_t n_dims;
+    struct dim dim[GRAPH_MAX_DIMS];
+    struct placement placement[N_AXES];
+    struct node *maker;
+    struct weight *weight;
+    bool is_output;                 /* of the graph: never merged away, lives to the end */
+    bool has_buffer;                /* set by pass_place(): false for values that stay inside a fused node */
+    size_t offset, n_bytes;         /* pass_place(): in the rank's activation arena, at the symbols' maxima */
+};
+
+enum op {
+#define OP(name, n_inputs, n_outputs, kind, shape, shard, cost) OP_##name,
+#include "graph/ops.def"
+#undef OP
+    N_OPS
+};
+
+enum op_kind {
+    KIND_INPUT,                     /* comes with the step plan */
+    KIND_ROWS,                      /* each row on its own: may be joined into a chain */
+    KIND_REGION,                    /* the whole operator is one parallel region */
+    KIND_COMM,                      /* talks to other ranks */
+};
+
+/* What an operator needs besides its tensors; each uses the fields that its row in ops.def names. */
+struct node_attr {
+    float eps;                      /* rms_norm */
+    uint32_t head_dim;              /* rope, kv_store, attention */
+    uint32_t n_rotated;             /* rope_angles, rope */
+    bool interleaved;               /* rope */
+    double rope_base;               /* rope_angles */
+    const char *rope_factors;       /* rope_angles: a weight [n_rotated / 2] that divides the frequencies, or NULL */
+    float scale;                    /* attention */
+    uint32_t cache_layer;           /* kv_store, attention: layer of this rank's cache */
+    uint32_t first_head, first_kv_head, heads_per_kv;      /* attention: the rank's first heads in the model's numbering */
+    enum label sum_label;           /* matmul: the label that is contracted, or LABEL_NONE; all_reduce */
+    struct tree tree;               /* matmul over a label: leaves relative to the weight's own columns */
+    enum axis axis;                 /* all_reduce */
+    struct joined_tree joined;      /* all_reduce */
+    uint32_t peer;                  /* send, receive: the stage at the other end */
+    uint32_t channel;               /* send, receive: which of the tensors between the two stages */
+};
+
+struct node {
+    enum op op;
+    int layer;                      /* of the model; LAYER_ANY: belongs wherever it is used */
+    uint32_t n_in, n_out, n_steps;
+    struct tensor *in[NODE_MAX_INPUTS], *out[NODE_MAX_OUTPUTS];
+    struct node *step[NODE_MAX_STEPS];      /* row_chain: the nodes that it joins, in order */
+    struct node_attr attr;
+    struct node *next, *prev;
+};
+#define LAYER_ANY (-1)
+
+struct graph {
+    struct arena arena;
+    struct node *first, *last;
+    uint32_t n_tensors, n_layers;
+    int layer;                      /* what the builder gives to new nodes */
+    uint64_t symbol_max[N_SYMBOLS];
+    struct label_info labels[N_LABELS];
+    bool int8_activations;          /* the numeric mode: matmuls over block weights quantize their input */
+    enum dtype cache_type;
+    uint32_t n_kv_heads, head_dim;  /* of the cache on this rank; n_kv_heads is cut by pass_shard() */
+    uint32_t n_cache_layers;        /* on this rank */
+    size_t arena_bytes;             /* pass_place() */
+    FILE *log;                      /* NULL, or where a pass reports each rewrite */
+};
+
+struct op_info {
+    const char *name;
+    uint32_t n_inputs, n_outputs;   /* at least; matmul takes more weights with more outputs */
+    enum op_kind kind;
+    /* Sets type, n_dims and dim of the outputs from the inputs; 0 or an error. */
+    int (*shape)(struct graph *g, struct node *n);
+    /* Adds this rank's version to s->to and maps the outputs (pass_shard.c). */
+    int (*shard)(struct shard *s, const struct node *n);
+    /* Floating-point operations, and bytes of weights, for one row. */
+    void (*cost)(const struct node *n, double *flops, double *weight_bytes);
+};
+extern const struct op_info op_info[N_OPS];
+
+/* ---- building ---- */
+struct graph *graph_open(void);
+void graph_close(struct graph *g);
+/* Declares that the model has n elements of a label, `width` columns each where they are contracted. */
+void graph_label(struct graph *g, enum label label, uint32_t n_elements, uint32_t width);
+/* kv_heads are cut where the heads they serve are. */
+void graph_label_follows(struct graph *g, enum label label, uint32_t n_elements, enum label of, uint32_t per_element);
+
+struct tensor *graph_input(struct graph *g, const char *name, enum dtype type, struct dim dim);
+struct tensor *graph_weight(struct graph *g, const char *name, enum dtype type, enum weight_use use, struct dim rows, struct dim columns);
+void graph_output(struct tensor *t, const char *name);
+
+struct tensor *graph_embed(struct graph *g, struct tensor *tokens, struct tensor *table);
+struct tensor *graph_rms_norm(struct graph *g, struct tensor *x, struct tensor *weight, float eps);
+/* In int8 mode, and when w has blocks, a quantize node is put before. */
+struct tensor *graph_matmul(struct graph *g, struct tensor *x, struct tensor *w);
+struct tensor *graph_add(struct graph *g, struct tensor *a, struct tensor *b);
+struct tensor *graph_swiglu(struct graph *g, struct tensor *gate, struct tensor *up);
+struct tensor *graph_rope_angles(struct graph *g, struct tensor *positions, const struct node_attr *attr);
+struct tensor *graph_rope(struct graph *g, struct tensor *x, struct tensor *angles, const struct node_attr *attr);
+/* Stores k and v of this step's tokens; the result stands for "the cache holds them". */
+struct tensor *graph_kv_store(struct graph *g, struct tensor *k, struct tensor *v, const struct node_attr *attr);
+struct tensor *graph_attention(struct graph *g, struct tensor *q, struct tensor *stored, const struct node_attr *attr);
+struct tensor *graph_rows(struct graph *g, struct tensor *x, struct tensor *rows);
+
+/* A node with these inputs and attributes at the end of the graph, its outputs made and shaped; NULL and error_text(). */
+struct node *graph_node(struct graph *g, enum op op, struct tensor *const *in, uint32_t n_in, uint32_t n_out, const struct node_attr *attr);
+
+/* ---- what passes use ---- */
+struct tensor *graph_tensor(struct graph *g, enum dtype type);
+void graph_remove(struct graph *g, struct node *n);
+/* Every use of `old` becomes `by`; `what` is reported to g->log. */
+void graph_replace_uses(struct graph *g, struct tensor *old, struct tensor *by, const char *what);
+bool graph_is_used(const struct graph *g, const struct tensor *t);
+uint64_t dim_at(const struct dim *dim, uint64_t symbol_value);
+uint64_t dim_max(const struct graph *g, const struct dim *dim);
+/* Elements of one row: the product of all dims but the first. */
+uint64_t tensor_columns(const struct tensor *t);
+uint32_t tensor_n_parts(const struct tensor *t);
+
+/* 0, or ERR_FAILED with the node that breaks a rule: topological order, one maker, shapes as the shape rules give them. */
+int graph_verify(struct graph *g);
+
+/* ---- printing ---- */
+void graph_print_text(const struct graph *g, FILE *to);
+void graph_print_dot(const struct graph *g, FILE *to);
+
+/* ---- passes, in order ---- */
+/* Dead nodes, common subexpressions, reductions over one rank.  Keeps every output bit for bit. */
+int pass_simplify(struct graph *g);
+/* Makes the part of `rank` as a new graph; `from` stays as it is.  ERR_USAGE when the layout does not fit the model. */
+int pass_shard(struct graph **to, const struct graph *from, const struct mesh *mesh, uint32_t rank);
+/* Joins matmuls of one input, and runs of row operators into chains.  Keeps every output bit for bit. */
+int pass_fuse(struct graph *g);
+/* Gives every tensor its place.  reuse: tensors that are not alive together may share it. */
+int pass_place(struct graph *g, bool reuse);
+
+/* Bytes that the rank's weights take in memory once loaded; packed_bytes(type, rows, columns) is the backend's rule. */
+typedef size_t packed_bytes_fn(enum dtype type, uint32_t n_rows, uint32_t k);
+size_t graph_weight_bytes(const struct graph *g, packed_bytes_fn *packed_bytes);
+/* Calls `visit` once for every weight tensor that the graph uses. */
+void graph_each_weight(const struct graph *g, void (*visit)(struct tensor *weight, void *user), void *user);
+
+#endif

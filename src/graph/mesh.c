@@ -1,0 +1,112 @@
+#include "graph/mesh.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const axis_name[N_AXES] = { "dp", "pp", "cp", "tp", "ep" };
+
+static int axis_find(const char *name, size_t n)
+{
+    for (int a = 0; a < N_AXES; a++)
+        if (strlen(axis_name[a]) == n && !memcmp(axis_name[a], name, n))
+            return a;
+    return -1;
+}
+
+int mesh_parse(struct mesh *mesh, const char *layout)
+{
+    bool seen[N_AXES] = { false };
+    *mesh = (struct mesh){ .size = { 1, 1, 1, 1, 1 } };
+    if (layout && !strcmp(layout, "auto"))
+        return error_set(ERR_USAGE, "layout \"auto\": there is no planner yet; name the axes, as in pp=2,tp=2");
+    for (const char *at = layout ? layout : ""; *at;) {
+        size_t n = strcspn(at, "=,");
+        int axis = axis_find(at, n);
+        if (axis < 0 || at[n] != '=')
+            return error_set(ERR_USAGE, "layout \"%s\": wanted AXIS=SIZE with an axis of dp, pp, cp, tp, ep at \"%s\"", layout, at);
+        if (seen[axis])
+            return error_set(ERR_USAGE, "layout \"%s\": %s is named twice", layout, axis_name[axis]);
+        seen[axis] = true;
+        char *end;
+        long size = at[n + 1] >= '0' && at[n + 1] <= '9' ? strtol(at + n + 1, &end, 10) : 0;
+        if (size < 1 || size > MESH_MAX_RANKS || (*end && *end != ','))
+            return error_set(ERR_USAGE, "layout \"%s\": the size of %s must be a number from 1 to %d", layout, axis_name[axis], MESH_MAX_RANKS);
+        mesh->size[axis] = (uint32_t)size;
+        at = *end ? end + 1 : end;
+        if (*end && !*at)
+            return error_set(ERR_USAGE, "layout \"%s\": ends in a comma", layout);
+    }
+    static const enum axis later[] = { AXIS_DP, AXIS_CP, AXIS_EP };
+    for (size_t i = 0; i < COUNT_OF(later); i++)
+        if (mesh->size[later[i]] > 1)
+            return error_set(ERR_USAGE, "layout \"%s\": this version runs pp and tp; %s is not there yet", layout, axis_name[later[i]]);
+    if ((uint64_t)mesh->size[AXIS_PP] * mesh->size[AXIS_TP] > MESH_MAX_RANKS)
+        return error_set(ERR_USAGE, "layout \"%s\": more than %d ranks", layout, MESH_MAX_RANKS);
+    return 0;
+}
+
+static int parse_list(uint32_t *list, uint32_t n, uint32_t min, const char *text, const char *flag, enum axis axis)
+{
+    const char *at = text;
+    for (uint32_t i = 0; i < n; i++) {
+        char *end;
+        long value = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
+        if (value < (long)min || value > 65535 || *end != (i + 1 < n ? ',' : 0))
+            return error_set(ERR_USAGE, "%s %s: wanted %u numbers with commas between, one for each rank along %s", flag, text, n, axis_name[axis]);
+        list[i] = (uint32_t)value;
+        at = end + 1;
+    }
+    return 0;
+}
+
+int mesh_parse_shares(struct mesh *mesh, const char *shares, const char *stages)
+{
+    int err = 0;
+    uint32_t tp = mesh->size[AXIS_TP], pp = mesh->size[AXIS_PP];
+    if ((shares && tp > COUNT_OF(mesh->share)) || (stages && pp > COUNT_OF(mesh->stage_layers)))
+        return error_set(ERR_USAGE, "--shares and --stages take at most %zu numbers", COUNT_OF(mesh->share));
+    if (shares && (err = parse_list(mesh->share, tp, 0, shares, "--shares", AXIS_TP)) == 0)
+        mesh->n_shares = tp;
+    if (!err && stages && (err = parse_list(mesh->stage_layers, pp, 0, stages, "--stages", AXIS_PP)) == 0)
+        mesh->n_stages = pp;
+    return err;
+}
+
+uint32_t mesh_n_ranks(const struct mesh *mesh)
+{
+    return mesh->size[AXIS_DP] * mesh->size[AXIS_PP] * mesh->size[AXIS_CP] * mesh->size[AXIS_TP];
+}
+
+/* How many ranks one step along the axis is. */
+static uint32_t stride(const struct mesh *mesh, enum axis axis)
+{
+    uint32_t n = 1;
+    for (int a = AXIS_TP; a > (int)axis; a--)
+        n *= mesh->size[a];
+    return n;
+}
+
+uint32_t mesh_coordinate(const struct mesh *mesh, uint32_t rank, enum axis axis)
+{
+    return axis == AXIS_EP ? 0 : rank / stride(mesh, axis) % mesh->size[axis];
+}
+
+uint32_t mesh_peer(const struct mesh *mesh, uint32_t rank, enum axis axis, uint32_t at)
+{
+    return rank + (at - mesh_coordinate(mesh, rank, axis)) * stride(mesh, axis);
+}
+
+void mesh_print(const struct mesh *mesh, char *text)
+{
+    size_t n = 0;
+    text[0] = 0;
+    for (int a = 0; a < N_AXES; a++)
+        if (mesh->size[a] > 1)
+            n += (size_t)sprintf(text + n, "%s%s=%u", n ? "," : "", axis_name[a], mesh->size[a]);
+    if (!n)
+        strcpy(text, "tp=1");
+}

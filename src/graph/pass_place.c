@@ -1,0 +1,70 @@
+/* pass_place.c: a place in the rank's activation arena for every tensor.
+ *
+ * A tensor is alive from the node that makes it to the last that uses it, both included; outputs of the graph live to the
+ * end.  In order of birth each gets the lowest place that is free of those alive with it.  Sizes are at the symbols'
+ * maxima, so a step never allocates. */
+#include "graph/graph.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+struct alive {
+    struct tensor *tensor;
+    uint32_t born, dies;
+};
+
+static size_t tensor_bytes(const struct graph *g, const struct tensor *t)
+{
+    uint64_t rows = dim_max(g, &t->dim[0]) * tensor_n_parts(t);
+    return ROUND_UP(dtype_bytes(t->type, tensor_columns(t)) * rows, CACHE_LINE);
+}
+
+static uint32_t last_use(const struct graph *g, const struct tensor *t, uint32_t born)
+{
+    uint32_t at = 0, dies = t->is_output ? UINT32_MAX : born;
+    for (const struct node *n = g->first; n; n = n->next, at++)
+        for (uint32_t i = 0; i < n->n_in; i++)
+            if (n->in[i] == t)
+                dies = MAX(dies, at);
+    return dies;
+}
+
+static size_t lowest_free(const struct alive *list, size_t n, const struct alive *mine)
+{
+    size_t offset = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (size_t i = 0; i < n; i++) {
+            const struct tensor *t = list[i].tensor;
+            if (list[i].dies < mine->born || offset + mine->tensor->n_bytes <= t->offset || t->offset + t->n_bytes <= offset)
+                continue;
+            offset = t->offset + t->n_bytes;
+            moved = true;
+        }
+    }
+    return offset;
+}
+
+int pass_place(struct graph *g, bool reuse)
+{
+    struct alive *list = calloc(g->n_tensors + 1, sizeof *list);
+    size_t n_placed = 0;
+    uint32_t at = 0;
+    if (!list)
+        return error_set(ERR_NO_MEMORY, "out of memory for placing tensors");
+    g->arena_bytes = 0;
+    for (struct node *n = g->first; n; n = n->next, at++)
+        for (uint32_t i = 0; i < n->n_out && n->op != OP_input; i++) {
+            struct tensor *t = n->out[i];
+            struct alive mine = { .tensor = t, .born = at, .dies = last_use(g, t, at) };
+            t->n_bytes = tensor_bytes(g, t);
+            t->has_buffer = true;
+            t->offset = reuse ? lowest_free(list, n_placed, &mine) : g->arena_bytes;
+            list[n_placed++] = mine;
+            g->arena_bytes = MAX(g->arena_bytes, t->offset + t->n_bytes);
+        }
+    free(list);
+    return graph_verify(g);
+}

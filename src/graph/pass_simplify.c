@@ -1,0 +1,65 @@
+/* pass_simplify.c: the same value is computed once, and what nobody uses not at all. */
+#include "graph/graph.h"
+
+#include "base/base.h"
+
+#include <string.h>
+
+/* Nodes that do something beyond making their outputs. */
+static bool has_effect(const struct node *n)
+{
+    return n->op == OP_send || n->op == OP_kv_store;
+}
+
+static bool same_weight(const struct tensor *a, const struct tensor *b)
+{
+    return a->weight && b->weight && !strcmp(a->name, b->name) && a->weight->use == b->weight->use &&
+           !memcmp(&a->weight->rows, &b->weight->rows, sizeof a->weight->rows) &&
+           !memcmp(&a->weight->columns, &b->weight->columns, sizeof a->weight->columns);
+}
+
+static bool same_value(const struct node *a, const struct node *b)
+{
+    if (a->op != b->op || a->n_in != b->n_in || a->n_out != b->n_out || has_effect(a) || a->op == OP_input || a->op == OP_receive)
+        return false;
+    for (uint32_t i = 0; i < a->n_in; i++)
+        if (a->in[i] != b->in[i] && !same_weight(a->in[i], b->in[i]))
+            return false;
+    return !memcmp(&a->attr, &b->attr, sizeof a->attr);
+}
+
+/* An equal node stands close by: one that shares an input is looked for among the nodes since that input was made. */
+static struct node *twin_before(struct node *n)
+{
+    for (struct node *m = n->prev; m; m = m->prev) {
+        if (same_value(m, n))
+            return m;
+        for (uint32_t i = 0; i < n->n_in; i++)
+            if (n->in[i]->maker == m)
+                return NULL;
+    }
+    return NULL;
+}
+
+static void prune(struct graph *g)
+{
+    for (struct node *n = g->last, *before; n; n = before) {
+        bool used = has_effect(n);
+        before = n->prev;
+        for (uint32_t i = 0; i < n->n_out; i++)
+            used = used || graph_is_used(g, n->out[i]);
+        if (!used)
+            graph_remove(g, n);
+    }
+}
+
+int pass_simplify(struct graph *g)
+{
+    for (struct node *n = g->first; n; n = n->next) {
+        struct node *twin = twin_before(n);
+        for (uint32_t i = 0; twin && i < n->n_out; i++)
+            graph_replace_uses(g, n->out[i], twin->out[i], "the same value again");
+    }
+    prune(g);
+    return graph_verify(g);
+}
