@@ -21,15 +21,15 @@
  * A row of K floats (K % 32 == 0) becomes K/32 blocks.  With amax the largest magnitude of the block:
  *   any value not finite:     d = NaN, q = 0, s = NaN        (so that it shows up in every output it touches)
  *   amax < 1e-30:             d = 0,   q = 0, s = 0
- *   else d = amax / 127, q = rint(x * (127 / amax)) to even, clamped to +-127; sum = sum of q (exact); s = d * (float)sum */
+ *   else d = amax / 127, q = rint(x * (127 / amax)) to even, clamped to +-127; sum = sum of q (exact); s = d * (float)sum
+ * Kernels see quants as unsigned, 8 or 128 too large; an integer dot product with them starts at the correction. */
 #define ACT_BLOCK 32
 struct act_block {
     int8_t q[ACT_BLOCK];
     float d;
     float s;
+    int32_t start8, start128;       /* -8 * sum, -128 * sum */
 };
-/* The integer sum of q is wanted too (for unsigned weights): it is recomputed with one dot product where needed, or kept
- * by the kernel that needs it. */
 typedef void quantize_fn(struct act_block *restrict to, const float *restrict from, size_t k);
 
 /* ---- matrix product with packed weights -------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ typedef void swiglu_fn(float *y, const float *gate, const float *up, size_t n);
  *   interleaved (`llama` in GGUF): pairs (x[2i], x[2i+1]);  else ("neox"): pairs (x[i], x[i + n_pairs])
  *   x0' = fmaf(x0, c, -(x1 * s)),  x1' = fmaf(x0, s, x1 * c) */
 typedef void rope_fn(float *x, const float *angle, size_t n_pairs, bool interleaved);
-/* Largest element (exact; a NaN anywhere gives NaN). n >= 1 */
+/* Largest element, exact; a zero comes out as +0, and a NaN anywhere gives C's NAN.  n >= 1 */
 typedef float row_max_fn(const float *x, size_t n);
 
 /* ---- KV cache blocks and attention ------------------------------------------------------------------------------------
@@ -129,6 +129,8 @@ struct attention_args {
 };
 #define ATTENTION_MAX_QUERIES 64
 #define ATTENTION_MAX_DIM 256
+#define ATTENTION_MAX_KEYS (1u << 23)                   /* of one query; the stack of partials is sized by it */
+#define ATTENTION_MAX_LEVELS 16                         /* log2(ATTENTION_MAX_KEYS / SPAN_TOKENS) + 1 */
 typedef void attention_fn(const struct attention_args *args);
 
 /* ---- the table ---------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,2 @@
+#define SIMD(name) name##_avx512
+#include "kernel/rows_simd.h"

@@ -1,0 +1,190 @@
+/* Row operations: every variant that this CPU has against the portable C, bit for bit, on rows of their exact length (so
+ * that a sanitizer sees a step too far); and the portable C against double. */
+#include "kernel/cpu.h"
+#include "kernel/kernel.h"
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const size_t lengths[] = { 1, 2, 3, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 48, 63, 100, 576, 577, 1543, 4096 };
+
+static uint32_t seed = 1;
+
+static float random_float(void)         /* in [-4, 4) */
+{
+    seed = seed * 1664525 + 1013904223;
+    return (float)(int32_t)seed * 0x1p-29f;
+}
+
+static float *row_new(size_t n)
+{
+    float *row = malloc(n * sizeof *row);
+    for (size_t i = 0; i < n; i++)
+        row[i] = random_float();
+    return row;
+}
+
+static float *row_copy(const float *row, size_t n)
+{
+    return memcpy(malloc(n * sizeof *row), row, n * sizeof *row);
+}
+
+static bool has(const struct kernels *kernels)
+{
+    return (kernels->needs & cpu_features()) == kernels->needs;
+}
+
+static void test_rms_norm(const struct kernels *kernels)
+{
+    check_begin("%s: rms_norm", kernels->name);
+    for (size_t l = 0; l < COUNT_OF(lengths); l++) {
+        size_t n = lengths[l];
+        float *x = row_new(n), *weight = row_new(n), *want = row_new(n), *got = row_new(n), *in_place = row_copy(x, n);
+        kernels_all[0]->rms_norm(want, x, weight, n, 1e-5f);
+        kernels->rms_norm(got, x, weight, n, 1e-5f);
+        kernels->rms_norm(in_place, in_place, weight, n, 1e-5f);
+        check_bytes("rms_norm", got, want, n * sizeof *x);
+        check_bytes("rms_norm in place", in_place, want, n * sizeof *x);
+
+        double sum = 0.0;
+        for (size_t i = 0; i < n; i++)
+            sum += (double)x[i] * x[i];
+        for (size_t i = 0; i < n; i++) {
+            double y = x[i] / sqrt(sum / (double)n + 1e-5) * weight[i];
+            check(fabs(got[i] - y) <= 1e-6 * fabs(y));
+        }
+        free(x), free(weight), free(want), free(got), free(in_place);
+    }
+}
+
+static void test_add(const struct kernels *kernels)
+{
+    check_begin("%s: add", kernels->name);
+    for (size_t l = 0; l < COUNT_OF(lengths); l++) {
+        size_t n = lengths[l];
+        float *a = row_new(n), *b = row_new(n), *want = row_new(n), *got = row_new(n), *in_place = row_copy(b, n);
+        kernels_all[0]->add(want, a, b, n);
+        kernels->add(got, a, b, n);
+        kernels->add(in_place, a, in_place, n);
+        check_bytes("add", got, want, n * sizeof *a);
+        check_bytes("add in place", in_place, want, n * sizeof *a);
+        check(got[n - 1] == a[n - 1] + b[n - 1]);
+        free(a), free(b), free(want), free(got), free(in_place);
+    }
+}
+
+static void test_swiglu(const struct kernels *kernels)
+{
+    check_begin("%s: swiglu", kernels->name);
+    for (size_t l = 0; l < COUNT_OF(lengths); l++) {
+        size_t n = lengths[l];
+        float *gate = row_new(n), *up = row_new(n), *want = row_new(n), *got = row_new(n), *in_place = row_copy(gate, n);
+        kernels_all[0]->swiglu(want, gate, up, n);
+        kernels->swiglu(got, gate, up, n);
+        kernels->swiglu(in_place, in_place, up, n);
+        check_bytes("swiglu", got, want, n * sizeof *gate);
+        check_bytes("swiglu in place", in_place, want, n * sizeof *gate);
+        for (size_t i = 0; i < n; i++) {
+            double y = gate[i] / (1.0 + exp(-(double)gate[i])) * up[i];
+            check(fabs(got[i] - y) <= 1e-6 * fabs(y));
+        }
+        free(gate), free(up), free(want), free(got), free(in_place);
+    }
+}
+
+/* The gate walks all of exp's range, its ends and what lies beyond: this is the bit test of every set's exp. */
+static void test_swiglu_range(const struct kernels *kernels)
+{
+    enum { N = 1 << 18 };
+    static float gate[N], up[N], want[N], got[N];
+
+    check_begin("%s: swiglu over the whole range of exp", kernels->name);
+    for (size_t i = 0; i < N; i++) {
+        gate[i] = -90.0f + 180.0f * (float)i / N;
+        up[i] = 1.0f;
+    }
+    gate[0] = 87.3f, gate[1] = nextafterf(87.3f, 100.0f), gate[2] = -88.7f, gate[3] = nextafterf(-88.7f, -100.0f);
+    gate[4] = 1e30f, gate[5] = -1e30f, gate[6] = INFINITY, gate[7] = 0.0f, gate[8] = -0.0f, gate[9] = 0x1p-149f;
+    kernels_all[0]->swiglu(want, gate, up, N);
+    kernels->swiglu(got, gate, up, N);
+    check_bytes("swiglu", got, want, sizeof got);
+    gate[0] = -INFINITY, gate[1] = NAN;
+    kernels->swiglu(got, gate, up, 2);
+    check(isnan(got[0]) && isnan(got[1]));
+}
+
+static void test_rope(const struct kernels *kernels, bool interleaved)
+{
+    check_begin("%s: rope, %s", kernels->name, interleaved ? "interleaved" : "halves");
+    for (size_t l = 0; l < COUNT_OF(lengths); l++) {
+        size_t n = lengths[l];
+        float *x = row_new(2 * n), *angle = row_new(2 * n), *want = row_copy(x, 2 * n), *got = row_copy(x, 2 * n);
+        for (size_t i = 0; i < n; i++) {
+            double turn = angle[i];
+            angle[i] = (float)cos(turn);
+            angle[n + i] = (float)sin(turn);
+        }
+        kernels_all[0]->rope(want, angle, n, interleaved);
+        kernels->rope(got, angle, n, interleaved);
+        check_bytes("rope", got, want, 2 * n * sizeof *x);
+        for (size_t i = 0; i < n; i++) {
+            size_t i0 = interleaved ? 2 * i : i, i1 = interleaved ? 2 * i + 1 : n + i;
+            double c = angle[i], s = angle[n + i];
+            check(fabs(got[i0] - (x[i0] * c - x[i1] * s)) < 1e-6);
+            check(fabs(got[i1] - (x[i0] * s + x[i1] * c)) < 1e-6);
+        }
+        free(x), free(angle), free(want), free(got);
+    }
+}
+
+/* The largest element at every place of the row; then a NaN there, of odd bits, beside infinities. */
+static void test_row_max(const struct kernels *kernels)
+{
+    union { uint32_t u; float f; } odd_nan = { .u = 0xffc01234 };
+
+    check_begin("%s: row_max", kernels->name);
+    for (size_t l = 0; l < COUNT_OF(lengths) && lengths[l] < 600; l++) {
+        size_t n = lengths[l];
+        float *x = row_new(n), max, nan = NAN, zero = 0.0f;
+        for (size_t i = 0; i < n; i++) {
+            float before = x[i];
+            x[i] = 5.0f;
+            check(kernels->row_max(x, n) == 5.0f);
+            x[i] = odd_nan.f;
+            x[n - 1 - i] = i == n - 1 - i ? odd_nan.f : INFINITY;
+            max = kernels->row_max(x, n);
+            check_bytes("NaN", &max, &nan, sizeof max);
+            x[i] = x[n - 1 - i] = before;
+        }
+        for (size_t i = 0; i < n; i++)
+            x[i] = i % 3 ? 0.0f : -0.0f;
+        max = kernels->row_max(x, n);
+        check_bytes("a zero is +0", &max, &zero, sizeof max);
+        for (size_t i = 0; i < n; i++)
+            x[i] = -INFINITY;
+        check(kernels->row_max(x, n) == -INFINITY);
+        free(x);
+    }
+}
+
+int main(void)
+{
+    for (size_t v = 0; v < n_kernels; v++) {
+        const struct kernels *kernels = kernels_all[v];
+        if (!has(kernels)) {
+            printf("this CPU lacks %s\n", kernels->name);
+            continue;
+        }
+        test_rms_norm(kernels);
+        test_add(kernels);
+        test_swiglu(kernels);
+        test_swiglu_range(kernels);
+        test_rope(kernels, false);
+        test_rope(kernels, true);
+        test_row_max(kernels);
+    }
+    return check_done();
+}
