@@ -27,9 +27,9 @@ void graph_close(struct graph *g)
     free(g);
 }
 
-void graph_label(struct graph *g, enum label label, uint32_t n_elements, uint32_t width)
+void graph_label(struct graph *g, enum label label, uint32_t n_elements, uint32_t width, uint32_t unit)
 {
-    g->labels[label] = (struct label_info){ .n_elements = n_elements, .width = width, .unit = 1 };
+    g->labels[label] = (struct label_info){ .n_elements = n_elements, .width = width, .unit = unit };
 }
 
 void graph_label_follows(struct graph *g, enum label label, uint32_t n_elements, enum label of, uint32_t per_element)
@@ -141,6 +141,9 @@ struct tensor *graph_matmul(struct graph *g, struct tensor *x, struct tensor *w)
 {
     if (!x || !w)
         return NULL;
+    struct label_info *summed = &g->labels[w->dim[1].label];
+    if (w->dim[1].label)
+        summed->unit = MAX(summed->unit, label_unit(summed->width, MAX(dtype_info[w->type].block, dtype_info[DTYPE_ACT8].block)));
     if (g->int8_activations && dtype_info[w->type].block > 1)
         x = one(g, OP_quantize, x, NULL, NULL);
     return one(g, OP_matmul, x, w, &(struct node_attr){ .sum_label = w->dim[1].label });
@@ -156,9 +159,10 @@ struct tensor *graph_swiglu(struct graph *g, struct tensor *gate, struct tensor 
     return one(g, OP_swiglu, gate, up, NULL);
 }
 
-struct tensor *graph_rope_angles(struct graph *g, struct tensor *positions, const struct node_attr *attr)
+struct tensor *graph_rope_angles(struct graph *g, struct tensor *positions, struct tensor *factors, const struct node_attr *attr)
 {
-    return one(g, OP_rope_angles, positions, NULL, attr);
+    struct node *n = graph_node(g, OP_rope_angles, (struct tensor *[]){ positions, factors }, factors ? 2 : 1, 1, attr);
+    return n ? n->out[0] : NULL;
 }
 
 struct tensor *graph_rope(struct graph *g, struct tensor *x, struct tensor *angles, const struct node_attr *attr)

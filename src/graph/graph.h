@@ -100,7 +100,6 @@ struct node_attr {
     uint32_t n_rotated;             /* rope_angles, rope */
     bool interleaved;               /* rope */
     double rope_base;               /* rope_angles */
-    const char *rope_factors;       /* rope_angles: a weight [n_rotated / 2] that divides the frequencies, or NULL */
     float scale;                    /* attention */
     uint32_t cache_layer;           /* kv_store, attention: layer of this rank's cache */
     uint32_t first_head, first_kv_head, heads_per_kv;      /* attention: the rank's first heads in the model's numbering */
@@ -154,8 +153,9 @@ extern const struct op_info op_info[N_OPS];
 /* ---- building ---- */
 struct graph *graph_open(void);
 void graph_close(struct graph *g);
-/* Declares that the model has n elements of a label, `width` columns each where they are contracted. */
-void graph_label(struct graph *g, enum label label, uint32_t n_elements, uint32_t width);
+/* Declares that the model has n elements of a label, `width` columns each where they are contracted, cut in `unit`s of
+ * elements.  graph_matmul() widens the unit to what the blocks of the weights and of int8 activations span. */
+void graph_label(struct graph *g, enum label label, uint32_t n_elements, uint32_t width, uint32_t unit);
 /* kv_heads are cut where the heads they serve are. */
 void graph_label_follows(struct graph *g, enum label label, uint32_t n_elements, enum label of, uint32_t per_element);
 
@@ -169,7 +169,8 @@ struct tensor *graph_rms_norm(struct graph *g, struct tensor *x, struct tensor *
 struct tensor *graph_matmul(struct graph *g, struct tensor *x, struct tensor *w);
 struct tensor *graph_add(struct graph *g, struct tensor *a, struct tensor *b);
 struct tensor *graph_swiglu(struct graph *g, struct tensor *gate, struct tensor *up);
-struct tensor *graph_rope_angles(struct graph *g, struct tensor *positions, const struct node_attr *attr);
+/* factors: NULL, or a vector [n_rotated / 2] that divides the frequencies. */
+struct tensor *graph_rope_angles(struct graph *g, struct tensor *positions, struct tensor *factors, const struct node_attr *attr);
 struct tensor *graph_rope(struct graph *g, struct tensor *x, struct tensor *angles, const struct node_attr *attr);
 /* Stores k and v of this step's tokens; the result stands for "the cache holds them". */
 struct tensor *graph_kv_store(struct graph *g, struct tensor *k, struct tensor *v, const struct node_attr *attr);

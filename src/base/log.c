@@ -1,0 +1,36 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static bool is_silent;
+
+static void print(const char *prefix, const char *format, va_list args)
+{
+    char line[1024];
+    if (is_silent)
+        return;
+    vsnprintf(line, sizeof line, format, args);
+    fprintf(stderr, "stoa: %s%s\n", prefix, line);      /* one write, so that lines of several processes do not mix */
+}
+
+void log_warning(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print("warning: ", format, args);
+    va_end(args);
+}
+
+void log_info(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print("", format, args);
+    va_end(args);
+}
+
+void log_silence(bool silent)
+{
+    is_silent = silent;
+}

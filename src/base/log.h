@@ -1,0 +1,13 @@
+/* log.h: lines for the operator, on standard error.  Everything that is not the answer goes there. */
+#ifndef STOA_BASE_LOG_H
+#define STOA_BASE_LOG_H
+
+#include <stdbool.h>
+
+/* "stoa: warning: ...".  Only one rank of a job speaks: the others are silenced with log_silence(). */
+void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* "stoa: ...": what the program is doing, when a person may be waiting for it. */
+void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_silence(bool silent);
+
+#endif

@@ -1,0 +1,47 @@
+/* model.h: the table of model families, and what a program needs to know of a model before it builds one.
+ *
+ * A family is one file: it reads hyperparameters from the model file and builds a graph as if for one device.  It knows
+ * nothing of ranks, threads, batches or the step plan. */
+#ifndef STOA_MODEL_MODEL_H
+#define STOA_MODEL_MODEL_H
+
+#include "format/model_file.h"
+#include "graph/graph.h"
+
+struct model_info {
+    const char *architecture;       /* borrowed from the file */
+    uint32_t n_layers, n_vocab;
+    uint32_t n_context;             /* the longest sequence that the model was made for */
+    uint64_t n_parameters;          /* elements of all tensors in the file */
+};
+
+struct model_options {
+    bool int8_activations;          /* else everything is f32 between the operators */
+    bool hidden_outputs;            /* an output "hidden" after the embedding, each layer, and the last norm */
+    enum dtype cache_type;
+    uint32_t max_tokens, max_rows;  /* of one step */
+};
+
+/* Inputs of every graph: "tokens" [T] i32, "positions" [T] i32, "rows" [R] i32.  Outputs: "logits" [R][vocab]. */
+
+/* ERR_BAD_FILE for an architecture that no family serves, or hyperparameters and tensors that do not fit. */
+int model_info_read(struct model_info *info, const struct model_file *file);
+int model_build(struct graph **out, const struct model_file *file, const struct model_options *options);
+
+/* ---- for the family files ---- */
+struct model_family {
+    const char *architecture;
+    int (*build)(struct graph *g, const struct model_file *file, const struct model_options *options);
+};
+extern const struct model_family model_llama;
+
+/* A weight of the file under the printf-formatted name, with the dims that the family expects; NULL and ERR_BAD_FILE naming
+ * the tensor when it is missing or has other dims.  A vector has rows DIM(1). */
+struct tensor *model_weight(struct graph *g, const struct model_file *file, enum weight_use use, struct dim rows, struct dim columns,
+                            const char *format, ...) __attribute__((format(printf, 6, 7)));
+bool model_has(const struct model_file *file, const char *name);
+/* "ARCHITECTURE.suffix" as an integer in [min, max]; 0 or ERR_BAD_FILE. */
+int model_u32(const struct model_file *file, const char *suffix, uint32_t min, uint32_t max, uint32_t *out);
+int model_f32(const struct model_file *file, const char *suffix, float *out);
+
+#endif
