@@ -4,15 +4,18 @@
  * interface: `self` (a world of one rank, no library needed) and MPI (plain MPI-3.1 calls).  Only one thread of a process,
  * the step thread, calls in.
  *
- * Waiting never blocks inside the library, where a waiting rank would burn a core: every wait is a loop of MPI_Test calls
- * that spins briefly where the rank has a core of its own, then yields, and naps (50 us) once it has waited for a
- * millisecond.  `idle` waits (between steps) nap from the start.
+ * Waiting never blocks inside the library, where a waiting rank would burn a core: every wait is a loop of tests that spins
+ * briefly where every thread of every rank on this host has a core of its own, else yields at once, and naps (50 us) when it
+ * has waited for a millisecond.  `idle` waits (between steps) nap from the start.
  *
  * Collectives move partial sums, never add them on the way: the arithmetic is comm/tree.h's, in the one tree that every
  * layout uses, so the choice of algorithm moves bytes and never bits.
  *
+ * Collectives: every rank of the comm makes the same calls in the same order.  A message goes to another rank, not to its
+ * sender; it has at most 2^31 - 1 bytes and a tag below COMM_TAGS.
+ *
  * Failure: a dead peer ends the whole job (the launcher sees to that), so calls return ERR_PEER only for what the library
- * reports itself. */
+ * reports itself.  After that the comm may hold half of a collective: comm_abort() is what is left to do. */
 #ifndef STOA_COMM_COMM_H
 #define STOA_COMM_COMM_H
 
@@ -24,19 +27,24 @@ struct comm;
 
 struct comm_counters {
     uint64_t n_messages, bytes_sent;    /* payload handed to the transport for other ranks */
-    double wait_s;                      /* waiting for a peer that has not come yet: until the first byte of what is waited for */
-    double wire_s;                      /* the rest of the time inside comm calls */
+    double wait_s;                      /* waiting for a peer that has not come yet: until the first of the messages that a call
+                                           waits for is seen (not: until it is here) */
+    double wire_s;                      /* the rest of the time in which messages are started and moved; a send that nothing is
+                                           received with counts here.  An all-reduce's additions are in neither */
 };
+#define COMM_TAGS 16384
 
 /* True when a launcher (mpiexec, mpirun, srun) has given this process a world of ranks. */
 bool comm_world_given(void);
-/* The world: under a launcher MPI's, else one rank alone.  Once per process. */
+/* The world: under a launcher MPI's, else one rank alone.  Once per process.  ERR_USAGE when there is a world and this
+ * program is built without MPI, or with another MPI than the launcher's. */
 int comm_open_world(struct comm **out);
-/* The ranks with the same color, ordered by key, ties by old rank.  Collective over `parent`. */
+/* The ranks with the same color (>= 0), ordered by key, ties by old rank.  Collective over `parent`. */
 int comm_split(struct comm **out, struct comm *parent, int color, int key);
-/* Closing the world finalises the transport; close the groups first. NULL is fine. */
+/* Closing the world waits for every rank to do so and finalises the transport; close the groups first.  NULL is fine. */
 void comm_close(struct comm *comm);
-/* Ends every rank of the job with this exit code, at once, after what was printed is flushed.  Does not return. */
+/* Ends every rank of the job with this exit code, at once, after what was printed is flushed.  NULL: the world, as far as
+ * it is open. */
 _Noreturn void comm_abort(struct comm *world, int exit_code);
 
 int comm_rank(const struct comm *comm);
@@ -44,8 +52,8 @@ int comm_size(const struct comm *comm);
 /* Counters of this group since it was opened or since the last reset. */
 const struct comm_counters *comm_counters(const struct comm *comm);
 void comm_counters_reset(struct comm *comm);
-/* True when all ranks of this host have a core each, so that spinning pays; set at open from the ranks on this host, the
- * cores this process may use and the threads that each rank will run. */
+/* How many threads each rank of this host runs (1 until it is told): waits spin only when ranks x threads of this host are
+ * no more than the cores that they may use. */
 void comm_set_threads(struct comm *world, int n_threads);
 
 /* ---- partial sums to sums ------------------------------------------------------------------------------------------- */
@@ -59,15 +67,17 @@ struct comm_tree {
 };
 /* out[n] = the tree sum of everybody's parts; mine are parts + i * part_stride (floats).  Every rank gets the same bits.
  * Small n: all ranks exchange their parts and each sums.  Large n: each rank sums a slice, slices are exchanged.
- * out may be the first part's place.  scratch: comm_all_reduce_scratch() bytes, 64-byte aligned. */
+ * out may be the place of one of my parts.  scratch: comm_all_reduce_scratch() bytes, 64-byte aligned. */
 int comm_all_reduce(struct comm *comm, float *out, const float *parts, size_t part_stride, size_t n,
                     const struct comm_tree *tree, void *scratch);
+/* Enough for this tree and every n up to n_max. */
 size_t comm_all_reduce_scratch(const struct comm *comm, const struct comm_tree *tree, size_t n_max);
 
 /* ---- small exact collectives ---------------------------------------------------------------------------------------- */
-/* Element-wise maximum of x[n] over the group, in place (NaN wins). */
+/* Element-wise maximum of x[n] over the group, in place.  NaN wins, as the one quiet NaN; +0 is above -0: so the bits do not
+ * depend on the order of ranks. */
 int comm_all_max(struct comm *comm, float *x, size_t n);
-/* Everybody's n bytes, by rank, at `to` [size][n]. */
+/* Everybody's n bytes, by rank, at `to` [size][n_bytes].  `from` may be my place in it. */
 int comm_all_gather(struct comm *comm, void *to, const void *from, size_t n_bytes);
 int comm_broadcast(struct comm *comm, void *bytes, size_t n_bytes, int root);
 /* Waits for everybody, napping. */
@@ -78,14 +88,16 @@ int comm_barrier(struct comm *comm);
 struct comm_request {
     void *handle;                       /* owned by comm */
 };
-/* Starts to send; the bytes must stay as they are until comm_wait(request). */
+/* Starts to send; the bytes must stay as they are until the request is done.  A large message moves only while its sender is
+ * inside some call of this header. */
 int comm_send_start(struct comm *comm, struct comm_request *request, const void *bytes, size_t n_bytes, int to, int tag);
 int comm_wait(struct comm *comm, struct comm_request *request);
-bool comm_test(struct comm *comm, struct comm_request *request);        /* true when done (and then request is {0}) */
-/* Receives exactly n_bytes.  A message of another size is ERR_PEER. */
+int comm_test(struct comm *comm, struct comm_request *request);         /* 1: done, and the request is {0}; 0: not yet */
+/* Receives exactly n_bytes.  A message of another size is ERR_PEER, and it stays to be received. */
 int comm_receive(struct comm *comm, void *bytes, size_t n_bytes, int from, int tag);
 /* Waits for a message from `from` (-1: anybody) and tells its size and sender, without receiving it.  `idle`: nap at once,
- * as a follower between steps does.  timeout_s < 0: for ever; 0: just look; *n_bytes = SIZE_MAX when nothing came. */
+ * as a follower between steps does.  timeout_s < 0: for ever; 0: just look; *n_bytes = SIZE_MAX when nothing came.
+ * sender may be NULL. */
 int comm_probe(struct comm *comm, int from, int tag, bool idle, double timeout_s, size_t *n_bytes, int *sender);
 
 #endif
