@@ -1,0 +1,124 @@
+#include "kernel/attention.h"
+
+#include "base/base.h"
+#include "kernel/math.h"
+
+#include <math.h>
+
+/* What a query got from one span, or from several that are merged: sum of p v[d] and of p, both relative to exp(m). */
+struct partial {
+    float m, l;
+    float o[ATTENTION_MAX_DIM];
+};
+
+/* n elements of a tile, from element `at` on. */
+static void tile_read(float *to, const void *tile, size_t at, enum dtype type, size_t n)
+{
+    dequantize_row(to, (const char *)tile + dtype_bytes(type, at), type, n);
+}
+
+/* score[j] for the first n_keys of a span whose tiles begin at `tiles` */
+static void span_scores(float *score, const float *q, const void *const *tiles, uint32_t n_keys, uint32_t head_dim,
+                        float scale, enum dtype type)
+{
+    for (uint32_t j0 = 0; j0 < n_keys; j0 += BLOCK_TOKENS) {
+        uint32_t n = MIN(n_keys - j0, BLOCK_TOKENS);
+        float acc[BLOCK_TOKENS] = { 0 }, k[BLOCK_TOKENS];
+        for (uint32_t d = 0; d < head_dim; d++) {
+            tile_read(k, tiles[j0 / BLOCK_TOKENS], (size_t)d * BLOCK_TOKENS, type, n);
+            for (uint32_t j = 0; j < n; j++)
+                acc[j] = fmaf(q[d], k[j], acc[j]);
+        }
+        for (uint32_t j = 0; j < n; j++)
+            score[j0 + j] = acc[j] * scale;
+    }
+}
+
+/* m and l; the scores become p. */
+static void span_softmax(struct partial *part, float *score, uint32_t n_keys)
+{
+    float lane[16] = { 0 }, m = -INFINITY;
+
+    for (uint32_t j = 0; j < n_keys; j++)
+        m = MAX(m, score[j]);
+    for (uint32_t j = 0; j < n_keys; j++) {
+        score[j] = math_exp(score[j] - m);
+        lane[j % 16] += score[j];
+    }
+    for (uint32_t gap = 8; gap >= 1; gap /= 2)
+        for (uint32_t i = 0; i < gap; i++)
+            lane[i] += lane[i + gap];
+    part->m = m;
+    part->l = lane[0];
+}
+
+static void span_output(float *o, const float *p, const void *const *tiles, uint32_t n_keys, uint32_t head_dim,
+                        enum dtype type)
+{
+    float v[ATTENTION_MAX_DIM];
+
+    for (uint32_t d = 0; d < head_dim; d++)
+        o[d] = 0.0f;
+    for (uint32_t j = 0; j < n_keys; j++) {
+        tile_read(v, tiles[j / BLOCK_TOKENS], (size_t)head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS), type, head_dim);
+        for (uint32_t d = 0; d < head_dim; d++)
+            o[d] = fmaf(p[j], v[d], o[d]);
+    }
+}
+
+/* a takes in b, which is newer. */
+static void partial_merge(struct partial *a, const struct partial *b, uint32_t head_dim)
+{
+    float m = MAX(a->m, b->m), ca = math_exp(a->m - m), cb = math_exp(b->m - m);
+
+    a->m = m;
+    a->l = fmaf(b->l, cb, a->l * ca);
+    for (uint32_t d = 0; d < head_dim; d++)
+        a->o[d] = fmaf(b->o[d], cb, a->o[d] * ca);
+}
+
+static void query_attention(const struct attention_args *args, uint32_t query, enum dtype type)
+{
+    struct partial stack[ATTENTION_MAX_LEVELS];
+    float score[SPAN_TOKENS];
+    uint32_t depth = 0, n_keys = args->n_keys[query], head_dim = args->head_dim;
+
+    for (uint32_t start = 0; start < n_keys; start += SPAN_TOKENS) {
+        const void *const *tiles = args->tiles + start / BLOCK_TOKENS;
+        uint32_t n = MIN(n_keys - start, SPAN_TOKENS);
+        struct partial *part = &stack[depth++];
+        span_scores(score, args->q[query], tiles, n, head_dim, args->scale, type);
+        span_softmax(part, score, n);
+        span_output(part->o, score, tiles, n, head_dim, type);
+        for (uint32_t s = start / SPAN_TOKENS; s & 1; s >>= 1, depth--)
+            partial_merge(&stack[depth - 2], &stack[depth - 1], head_dim);
+    }
+    for (; depth > 1; depth--)
+        partial_merge(&stack[depth - 2], &stack[depth - 1], head_dim);
+    for (uint32_t d = 0; d < head_dim; d++)
+        args->out[query][d] = stack[0].o[d] * (1.0f / stack[0].l);
+}
+
+static void attention(const struct attention_args *args, enum dtype type)
+{
+    for (uint32_t i = 0; i < args->n_queries; i++)
+        query_attention(args, i, type);
+}
+
+void attention_f16_c(const struct attention_args *args) { attention(args, DTYPE_F16); }
+void attention_bf16_c(const struct attention_args *args) { attention(args, DTYPE_BF16); }
+void attention_f32_c(const struct attention_args *args) { attention(args, DTYPE_F32); }
+
+/* Element d of k goes to row d of the transposed half, of v to row `slot` of the other. */
+#define KV_STORE(name, element, from_f32)                                                                   \
+    void name(void *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim)                 \
+    {                                                                                                       \
+        element *tile_k = tile, *tile_v = tile_k + (size_t)head_dim * BLOCK_TOKENS;                         \
+        for (uint32_t d = 0; d < head_dim; d++) {                                                           \
+            tile_k[(size_t)d * BLOCK_TOKENS + slot] = from_f32(k[d]);                                       \
+            tile_v[(size_t)slot * head_dim + d] = from_f32(v[d]);                                           \
+        }                                                                                                   \
+    }
+KV_STORE(kv_store_f16_c, uint16_t, f32_to_f16)
+KV_STORE(kv_store_bf16_c, uint16_t, f32_to_bf16)
+KV_STORE(kv_store_f32_c, float, )

@@ -1,0 +1,307 @@
+/* attention_simd.h: the body of attention_avx2.c and attention_avx512.c.
+ *
+ * Queries are taken in groups of up to GROUP.  For each span, the whole group's scores are computed first (lanes are
+ * keys), then each query's softmax, then the whole group's output (lanes are head_dim); so each K and V vector is loaded
+ * and widened once for the group, and the sums stay in registers.  The group's loops are compiled for every number of
+ * queries, which makes their inner loops free of branches.
+ *
+ * The queries of a group may see different numbers of keys.  A score that its query does not see costs time only, it is
+ * replaced before the softmax.  The output is summed together over the keys that all see, then by each query alone. */
+#include "kernel/attention.h"
+
+#include "base/base.h"
+#include "kernel/simd.h"
+
+#define ALIGNED __attribute__((aligned(CACHE_LINE)))
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* As in attention_c.c; o is written up to whole vectors. */
+struct partial {
+    float o[ATTENTION_MAX_DIM] ALIGNED;
+    float m, l;
+};
+
+struct group {
+    uint32_t n, head_dim;
+    float scale;
+    uint32_t n_keys[GROUP];                             /* that a query sees, of the whole context */
+    uint32_t n_seen[GROUP];                             /* and of this span */
+    uint32_t depth[GROUP];                              /* partials on a query's stack; this span's goes above them */
+    float q[ATTENTION_MAX_DIM][GROUP] ALIGNED;
+    float p[GROUP][SPAN_TOKENS] ALIGNED;                /* scores, then probabilities */
+    struct partial stack[GROUP][ATTENTION_MAX_LEVELS];
+};
+
+/* A vector of elements from element `at` of a tile; and its first n. */
+static ALWAYS_INLINE vec tile_load(const void *tile, size_t at, enum dtype type)
+{
+    if (type == DTYPE_F32)
+        return vec_load((const float *)tile + at);
+    half_vec half = half_load((const uint16_t *)tile + at);
+    return type == DTYPE_F16 ? vec_from_f16(half) : vec_from_bf16(half);
+}
+static ALWAYS_INLINE vec tile_load_part(const void *tile, size_t at, size_t n, enum dtype type)
+{
+    if (type == DTYPE_F32)
+        return vec_load_part((const float *)tile + at, n);
+    half_vec half = half_load_part((const uint16_t *)tile + at, n);
+    return type == DTYPE_F16 ? vec_from_f16(half) : vec_from_bf16(half);
+}
+
+/* ---- scores ---- */
+
+/* Scores of n queries with the keys of n_tiles tiles, which become p[.][j0 ..].  n, n_tiles and type are constants. */
+static ALWAYS_INLINE void score_tiles(struct group *g, const void *const *tiles, uint32_t j0, uint32_t n, uint32_t n_tiles,
+                                      enum dtype type)
+{
+    vec acc[GROUP][SCORE_TILES_FEW * VECS_16], scale = vec_all(g->scale);
+    uint32_t n_vecs = n_tiles * VECS_16;
+
+    UNROLL for (uint32_t i = 0; i < n; i++)
+        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
+            acc[i][v] = vec_all(0.0f);
+    for (size_t d = 0; d < g->head_dim; d++) {
+        vec k[SCORE_TILES_FEW * VECS_16];
+        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
+            k[v] = tile_load(tiles[v / VECS_16], d * BLOCK_TOKENS + v % VECS_16 * LANES, type);
+        UNROLL for (uint32_t i = 0; i < n; i++) {
+            vec q = vec_all(g->q[d][i]);
+            UNROLL for (uint32_t v = 0; v < n_vecs; v++)
+                acc[i][v] = vec_fma(q, k[v], acc[i][v]);
+        }
+    }
+    UNROLL for (uint32_t i = 0; i < n; i++)
+        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
+            vec_store(g->p[i] + j0 + v * LANES, vec_mul(acc[i][v], scale));
+}
+
+/* Few queries take more tiles at a time, so that there are enough independent sums to hide the latency of an fma. */
+static ALWAYS_INLINE void score_span(struct group *g, const void *const *tiles, uint32_t n_tiles, uint32_t n, enum dtype type)
+{
+    const uint32_t step = n <= SCORE_FEW ? SCORE_TILES_FEW : SCORE_TILES;
+    uint32_t t = 0;
+
+    for (; t + step <= n_tiles; t += step)
+        score_tiles(g, tiles + t, t * BLOCK_TOKENS, n, step, type);
+    for (; t < n_tiles; t++)
+        score_tiles(g, tiles + t, t * BLOCK_TOKENS, n, 1, type);
+}
+
+/* ---- softmax ---- */
+
+/* Scores become probabilities; m and l go to the partial. */
+static void softmax_span(struct partial *part, float *p, uint32_t n_seen)
+{
+    vec max[VECS_16], sum[VECS_16], m;
+    uint32_t n = ROUND_UP(n_seen, 16);
+
+    for (uint32_t j = n_seen; j < n; j++)
+        p[j] = -INFINITY;                               /* exp gives +0, which leaves its lane of the sum as it is */
+    for (uint32_t v = 0; v < VECS_16; v++) {
+        max[v] = vec_load(p + v * LANES);
+        sum[v] = vec_all(0.0f);
+    }
+    for (uint32_t j = 16; j < n; j += 16)
+        for (uint32_t v = 0; v < VECS_16; v++)
+            max[v] = vec_max(vec_load(p + j + v * LANES), max[v]);
+    part->m = lanes_max(max);
+    m = vec_all(part->m);
+    for (uint32_t j = 0; j < n; j += 16)
+        for (uint32_t v = 0; v < VECS_16; v++) {
+            vec e = vec_exp_below_highest(vec_sub(vec_load(p + j + v * LANES), m));
+            vec_store(p + j + v * LANES, e);
+            sum[v] = vec_add(sum[v], e);
+        }
+    part->l = lanes_sum(sum);
+}
+
+/* ---- output ---- */
+
+/* o[i][d0 ..] += p[i][j] v[j][d0 ..] for keys from .. to - 1 in order, for n_vecs vectors of head_dim and queries first ..
+ * first + n - 1; `last` elements only of the last vector.  n, n_vecs, type and whether last is LANES are constants. */
+static ALWAYS_INLINE void output_columns(struct group *g, const void *const *tiles, uint32_t from, uint32_t to, size_t d0,
+                                         uint32_t first, uint32_t n, uint32_t n_vecs, size_t last, enum dtype type)
+{
+    vec acc[GROUP][OUTPUT_VECS_FEW];
+    float *o[GROUP];
+
+    UNROLL for (uint32_t i = 0; i < n; i++) {
+        o[i] = g->stack[first + i][g->depth[first + i]].o + d0;
+        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
+            acc[i][v] = from ? vec_load(o[i] + v * LANES) : vec_all(0.0f);
+    }
+    for (uint32_t j = from; j < to; j++) {
+        const void *tile = tiles[j / BLOCK_TOKENS];
+        size_t at = (size_t)g->head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS) + d0;
+        vec value[OUTPUT_VECS_FEW];
+        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
+            value[v] = v + 1 == n_vecs && last < LANES ? tile_load_part(tile, at + v * LANES, last, type)
+                                                       : tile_load(tile, at + v * LANES, type);
+        UNROLL for (uint32_t i = 0; i < n; i++) {
+            vec p = vec_all(g->p[first + i][j]);
+            UNROLL for (uint32_t v = 0; v < n_vecs; v++)
+                acc[i][v] = vec_fma(p, value[v], acc[i][v]);
+        }
+    }
+    UNROLL for (uint32_t i = 0; i < n; i++)
+        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
+            vec_store(o[i] + v * LANES, acc[i][v]);
+}
+
+static ALWAYS_INLINE void output_span(struct group *g, const void *const *tiles, uint32_t from, uint32_t to, uint32_t first,
+                                      uint32_t n, enum dtype type)
+{
+    const uint32_t step = n <= OUTPUT_FEW ? OUTPUT_VECS_FEW : OUTPUT_VECS;
+    size_t d = 0;
+
+    for (; d + step * LANES <= g->head_dim; d += step * LANES)
+        output_columns(g, tiles, from, to, d, first, n, step, LANES, type);
+    for (; d + LANES <= g->head_dim; d += LANES)
+        output_columns(g, tiles, from, to, d, first, n, 1, LANES, type);
+    if (d < g->head_dim)
+        output_columns(g, tiles, from, to, d, first, n, 1, g->head_dim - d, type);
+}
+
+/* ---- spans of a query ---- */
+
+static void partial_merge(struct partial *a, const struct partial *b, uint32_t head_dim)
+{
+    float m = MAX(a->m, b->m);
+    vec ca = vec_exp_below_highest(vec_all(a->m - m)), cb = vec_exp_below_highest(vec_all(b->m - m));
+    float first_ca[LANES], first_cb[LANES];
+
+    vec_store(first_ca, ca);
+    vec_store(first_cb, cb);
+    a->m = m;
+    a->l = fmaf(b->l, first_cb[0], a->l * first_ca[0]);
+    for (size_t d = 0; d < head_dim; d += LANES)
+        vec_store(a->o + d, vec_fma(vec_load(b->o + d), cb, vec_mul(vec_load(a->o + d), ca)));
+}
+
+/* The partial of span number `span` counts as pushed; see kernel.h for the order of the merges. */
+static void query_push(struct group *g, uint32_t i, uint32_t span)
+{
+    struct partial *top = &g->stack[i][g->depth[i]++];
+
+    for (; span & 1; span >>= 1, top--, g->depth[i]--)
+        partial_merge(top - 1, top, g->head_dim);
+}
+
+static void query_finish(struct group *g, uint32_t i, float *out)
+{
+    struct partial *stack = g->stack[i];
+    size_t d = 0;
+    vec share;
+
+    for (uint32_t top = g->depth[i] - 1; top > 0; top--)
+        partial_merge(&stack[top - 1], &stack[top], g->head_dim);
+    share = vec_all(1.0f / stack->l);
+    for (; d + LANES <= g->head_dim; d += LANES)
+        vec_store(out + d, vec_mul(vec_load(stack->o + d), share));
+    if (d < g->head_dim)
+        vec_store_part(out + d, vec_mul(vec_load(stack->o + d), share), g->head_dim - d);
+}
+
+/* ---- a group ---- */
+
+static void group_load(struct group *g, const struct attention_args *args, uint32_t first)
+{
+    g->n = MIN(args->n_queries - first, GROUP);
+    g->head_dim = args->head_dim;
+    g->scale = args->scale;
+    for (uint32_t i = 0; i < g->n; i++) {
+        g->n_keys[i] = args->n_keys[first + i];
+        g->depth[i] = 0;
+        for (size_t d = 0; d < args->head_dim; d++)
+            g->q[d][i] = args->q[first + i][d];
+    }
+}
+
+static ALWAYS_INLINE void group_span(struct group *g, const void *const *tiles, uint32_t start, enum dtype type)
+{
+    uint32_t n_any = 0, n_all = SPAN_TOKENS;            /* keys that some query sees, that all see */
+
+    for (uint32_t i = 0; i < g->n; i++) {
+        g->n_seen[i] = g->n_keys[i] <= start ? 0 : MIN(g->n_keys[i] - start, SPAN_TOKENS);
+        n_any = MAX(n_any, g->n_seen[i]);
+        n_all = MIN(n_all, g->n_seen[i]);
+    }
+    switch (g->n) {
+#define CASE(n) case n: score_span(g, tiles, DIV_UP(n_any, BLOCK_TOKENS), n, type); break;
+        EACH_GROUP(CASE)
+#undef CASE
+    }
+    for (uint32_t i = 0; i < g->n; i++)
+        if (g->n_seen[i])
+            softmax_span(&g->stack[i][g->depth[i]], g->p[i], g->n_seen[i]);
+    switch (g->n) {
+#define CASE(n) case n: output_span(g, tiles, 0, n_all, 0, n, type); break;
+        EACH_GROUP(CASE)
+#undef CASE
+    }
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (g->n_seen[i] > n_all)
+            output_span(g, tiles, n_all, g->n_seen[i], i, 1, type);
+        if (g->n_seen[i])
+            query_push(g, i, start / SPAN_TOKENS);
+    }
+}
+
+static ALWAYS_INLINE void attention(const struct attention_args *args, enum dtype type)
+{
+    struct group g;
+
+    for (uint32_t first = 0; first < args->n_queries; first += GROUP) {
+        uint32_t n_keys = 0;
+        group_load(&g, args, first);
+        for (uint32_t i = 0; i < g.n; i++)
+            n_keys = MAX(n_keys, g.n_keys[i]);
+        for (uint32_t start = 0; start < n_keys; start += SPAN_TOKENS)
+            group_span(&g, args->tiles + start / BLOCK_TOKENS, start, type);
+        for (uint32_t i = 0; i < g.n; i++)
+            query_finish(&g, i, args->out[first + i]);
+    }
+}
+
+void SIMD(attention_f16)(const struct attention_args *args) { attention(args, DTYPE_F16); }
+void SIMD(attention_bf16)(const struct attention_args *args) { attention(args, DTYPE_BF16); }
+void SIMD(attention_f32)(const struct attention_args *args) { attention(args, DTYPE_F32); }
+
+/* ---- the store ---- */
+
+/* Converts a vector at a time; k then goes down a column of its half, v along a row. */
+static ALWAYS_INLINE void kv_store_16(uint16_t *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim,
+                                      enum dtype type)
+{
+    uint16_t *tile_k = tile + slot, *tile_v = tile + (size_t)head_dim * (BLOCK_TOKENS + slot);
+
+    for (size_t d = 0; d < head_dim; d += LANES) {
+        size_t n = MIN(head_dim - d, LANES);
+        uint16_t k_part[LANES], v_part[LANES];
+        vec k_vec = vec_load_part(k + d, n), v_vec = vec_load_part(v + d, n);
+        half_store(k_part, type == DTYPE_F16 ? vec_to_f16(k_vec) : vec_to_bf16(k_vec));
+        half_store(v_part, type == DTYPE_F16 ? vec_to_f16(v_vec) : vec_to_bf16(v_vec));
+        for (size_t i = 0; i < n; i++)
+            tile_k[(d + i) * BLOCK_TOKENS] = k_part[i];
+        memcpy(tile_v + d, v_part, n * sizeof *v_part);
+    }
+}
+
+void SIMD(kv_store_f16)(void *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim)
+{
+    kv_store_16(tile, slot, k, v, head_dim, DTYPE_F16);
+}
+
+void SIMD(kv_store_bf16)(void *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim)
+{
+    kv_store_16(tile, slot, k, v, head_dim, DTYPE_BF16);
+}
+
+void SIMD(kv_store_f32)(void *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim)
+{
+    float *tile_k = (float *)tile + slot, *tile_v = (float *)tile + (size_t)head_dim * (BLOCK_TOKENS + slot);
+
+    for (size_t d = 0; d < head_dim; d++)
+        tile_k[d * BLOCK_TOKENS] = k[d];
+    memcpy(tile_v, v, head_dim * sizeof *v);
+}

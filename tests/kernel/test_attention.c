@@ -1,0 +1,245 @@
+/* Attention and the KV store: every variant that this CPU has against the portable C, bit for bit; the portable C against
+ * a softmax in double.  Slots that no query sees are NaN, so that a key multiplied by 0 instead of skipped shows. */
+#include "base/dtype.h"
+#include "kernel/cpu.h"
+#include "kernel/kernel.h"
+#include "tests/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const enum dtype cache_types[] = { DTYPE_F16, DTYPE_BF16, DTYPE_F32 };
+
+/* Query i sees n_keys - i / heads * step keys (at least 1), as tokens of a prefill do. */
+static const struct shape { uint32_t head_dim, n_keys, n_queries, heads, step; } shapes[] = {
+    {   1,    1,  1,  1,   0 },
+    {   8,    2,  3,  3,   0 },
+    {   8,  255,  6,  2,   1 },
+    {  12,   15,  4,  2,   1 },
+    {  12,  257,  9,  3,   1 },         /* the oldest tokens see one span, the newest two */
+    {  16,   16,  2,  2,   0 },
+    {  16,   17,  7,  1,   5 },
+    {  16, 1025, 16,  1,  64 },         /* spans that some of a group have and others lack */
+    {  32,  256, 12,  4,   1 },
+    {  33,  129,  5,  5,   0 },
+    {  64,  511,  3,  3,   0 },
+    {  64,  513,  8,  8,   0 },
+    {  64, 1025, 64,  3,   1 },
+    {  64, 2049,  4,  4,   0 },         /* eight spans and a key: the counter's carry goes all the way */
+    {  80,  257, 10,  5,   1 },
+    { 128,  256, 16,  8,   1 },
+    { 128,  513, 21,  7,   3 },
+    { 255,   31,  2,  1,   1 },
+    { 256, 1025,  5,  1, 255 },
+    { 256,   48, 64,  4,   3 },
+};
+
+static uint32_t seed = 1;
+
+static float random_float(void)         /* in [-1, 1) */
+{
+    seed = seed * 1664525 + 1013904223;
+    return (float)(int32_t)seed * 0x1p-31f;
+}
+
+static bool has(const struct kernels *kernels)
+{
+    return (kernels->needs & cpu_features()) == kernels->needs;
+}
+
+/* One sequence's cache, its queries, and room for answers. */
+struct bench {
+    struct attention_args args;
+    void **tiles;
+    uint32_t n_tiles;
+    const float *q[ATTENTION_MAX_QUERIES];
+    uint32_t n_keys[ATTENTION_MAX_QUERIES];
+    float out_rows[ATTENTION_MAX_QUERIES][ATTENTION_MAX_DIM];
+    float *out[ATTENTION_MAX_QUERIES];
+};
+
+static struct bench *bench_open(const struct shape *shape, enum dtype type)
+{
+    struct bench *b = calloc(1, sizeof *b);
+    float k[ATTENTION_MAX_DIM], v[ATTENTION_MAX_DIM];
+
+    b->n_tiles = DIV_UP(shape->n_keys, BLOCK_TOKENS);
+    b->tiles = calloc(b->n_tiles, sizeof *b->tiles);
+    for (uint32_t t = 0; t < b->n_tiles; t++) {
+        b->tiles[t] = malloc(kv_tile_bytes(type, shape->head_dim));
+        memset(b->tiles[t], 0xff, kv_tile_bytes(type, shape->head_dim));        /* a NaN in all three types */
+    }
+    for (uint32_t j = 0; j < shape->n_keys; j++) {
+        for (uint32_t d = 0; d < shape->head_dim; d++) {
+            k[d] = random_float();
+            v[d] = random_float();
+        }
+        kernels_all[0]->kv_store[type](b->tiles[j / BLOCK_TOKENS], j % BLOCK_TOKENS, k, v, shape->head_dim);
+    }
+    for (uint32_t i = 0; i < shape->n_queries; i++) {
+        float *q = malloc(shape->head_dim * sizeof *q);
+        uint32_t fewer = i / shape->heads * shape->step;
+        for (uint32_t d = 0; d < shape->head_dim; d++)
+            q[d] = 4.0f * random_float();
+        b->q[i] = q;
+        b->n_keys[i] = fewer < shape->n_keys ? shape->n_keys - fewer : 1;
+        b->out[i] = b->out_rows[i];
+    }
+    b->args = (struct attention_args){
+        .tiles = (const void *const *)b->tiles, .n_queries = shape->n_queries, .q = b->q, .out = b->out,
+        .n_keys = b->n_keys, .head_dim = shape->head_dim, .scale = 1.0f / sqrtf((float)shape->head_dim),
+    };
+    return b;
+}
+
+static void bench_close(struct bench *b)
+{
+    for (uint32_t t = 0; t < b->n_tiles; t++)
+        free(b->tiles[t]);
+    for (uint32_t i = 0; i < b->args.n_queries; i++)
+        free((void *)b->q[i]);
+    free(b->tiles);
+    free(b);
+}
+
+static double cached(const struct bench *b, enum dtype type, uint32_t tile, size_t at)
+{
+    float value;
+    dequantize_row(&value, (const char *)b->tiles[tile] + dtype_bytes(type, at), type, 1);
+    return value;
+}
+
+/* Plain softmax attention of one query in double. */
+static void attention_f64(double *out, const struct bench *b, enum dtype type, uint32_t i)
+{
+    uint32_t n = b->n_keys[i], head_dim = b->args.head_dim;
+    double *p = calloc(n, sizeof *p), max = -INFINITY, sum = 0.0;
+
+    for (uint32_t j = 0; j < n; j++) {
+        for (uint32_t d = 0; d < head_dim; d++)
+            p[j] += b->q[i][d] * cached(b, type, j / BLOCK_TOKENS, (size_t)d * BLOCK_TOKENS + j % BLOCK_TOKENS);
+        p[j] *= b->args.scale;
+        max = fmax(max, p[j]);
+    }
+    for (uint32_t j = 0; j < n; j++)
+        sum += p[j] = exp(p[j] - max);
+    for (uint32_t d = 0; d < head_dim; d++) {
+        out[d] = 0.0;
+        for (uint32_t j = 0; j < n; j++)
+            out[d] += p[j] / sum * cached(b, type, j / BLOCK_TOKENS, (size_t)head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS) + d);
+    }
+    free(p);
+}
+
+static void check_against_f64(const struct bench *b, enum dtype type)
+{
+    double want[ATTENTION_MAX_DIM], worst = 0.0;
+
+    for (uint32_t i = 0; i < b->args.n_queries; i += 5) {
+        attention_f64(want, b, type, i);
+        for (uint32_t d = 0; d < b->args.head_dim; d++)
+            worst = isnan(b->out[i][d]) ? INFINITY : fmax(worst, fabs(b->out[i][d] - want[d]));
+    }
+    if (!check(worst < 2e-6))
+        printf("worst: %.3g\n", worst);
+}
+
+/* Each query again, alone: its bits may not depend on its company. */
+static void check_alone(const struct bench *b, attention_fn *run)
+{
+    for (uint32_t i = 0; i < b->args.n_queries; i++) {
+        struct attention_args one = b->args;
+        float got[ATTENTION_MAX_DIM], *out = got;
+        one.n_queries = 1;
+        one.q += i;
+        one.n_keys += i;
+        one.out = &out;
+        run(&one);
+        check_bytes("a query alone", got, b->out[i], b->args.head_dim * sizeof *got);
+    }
+}
+
+static void test_attention(const struct shape *shape, enum dtype type)
+{
+    struct bench *b = bench_open(shape, type);
+    float (*want)[ATTENTION_MAX_DIM] = calloc(1, sizeof b->out_rows);
+
+    check_begin("attention: %s, head_dim %u, %u keys, %u queries", dtype_info[type].name, shape->head_dim, shape->n_keys,
+                shape->n_queries);
+    for (size_t v = 0; v < n_kernels; v++) {
+        if (!has(kernels_all[v]))
+            continue;
+        memset(b->out_rows, 0, sizeof b->out_rows);
+        kernels_all[v]->attention[type](&b->args);
+        if (v == 0) {
+            check_against_f64(b, type);
+            memcpy(want, b->out_rows, sizeof b->out_rows);
+        }
+        check_bytes(kernels_all[v]->name, b->out_rows, want, sizeof b->out_rows);       /* and nothing past head_dim */
+        if (v > 0)
+            check_alone(b, kernels_all[v]->attention[type]);
+    }
+    free(want);
+    bench_close(b);
+}
+
+/* A NaN that is seen shows in the query that sees it and in no other; infinite scores do not trap or hang. */
+static void test_attention_nan(enum dtype type)
+{
+    static const struct shape shape = { 64, 300, 16, 1, 8 };
+    struct bench *b = bench_open(&shape, type);
+    float k[64] = { [3] = NAN }, v[64] = { 0 };
+
+    check_begin("attention: %s, a NaN key", dtype_info[type].name);
+    kernels_all[0]->kv_store[type](b->tiles[250 / BLOCK_TOKENS], 250 % BLOCK_TOKENS, k, v, 64);
+    for (size_t n = 0; n < n_kernels; n++) {
+        if (!has(kernels_all[n]))
+            continue;
+        kernels_all[n]->attention[type](&b->args);
+        for (uint32_t i = 0; i < shape.n_queries; i++)
+            check(isnan(b->out[i][0]) == (b->n_keys[i] > 250) && isnan(b->out[i][63]) == (b->n_keys[i] > 250));
+    }
+    bench_close(b);
+}
+
+static void test_kv_store(const struct kernels *kernels, enum dtype type)
+{
+    static const uint32_t dims[] = { 1, 7, 8, 12, 16, 17, 64, 80, 128, 255, 256 };
+    union { uint32_t u; float f; } special[] = {
+        { .f = NAN }, { .u = 0xff812345 | 0x400000 }, { .f = INFINITY }, { .f = -INFINITY }, { .f = -0.0f }, { .f = 65519.0f },
+        { .f = 65520.0f }, { .f = 1e-7f }, { .f = -3e-8f }, { .f = 6.1e-5f }, { .f = 1.00048828125f }, { .f = 1.00146484375f },
+        { .f = 1.00390625f }, { .f = 1.01171875f }, { .f = 3.4e38f }, { .f = 1e-40f },
+    };
+
+    check_begin("%s: kv_store %s", kernels->name, dtype_info[type].name);
+    for (size_t l = 0; l < COUNT_OF(dims); l++) {
+        size_t n_bytes = kv_tile_bytes(type, dims[l]);
+        void *want = calloc(1, n_bytes), *got = calloc(1, n_bytes);
+        float *k = malloc(dims[l] * sizeof *k), *v = malloc(dims[l] * sizeof *v);
+        for (uint32_t slot = 0; slot < BLOCK_TOKENS; slot += 1 + slot % 3) {
+            for (uint32_t d = 0; d < dims[l]; d++) {
+                k[d] = (d + slot) % 3 ? random_float() : special[(d + slot) / 3 % COUNT_OF(special)].f;
+                v[d] = (d + slot) % 5 ? random_float() * 1e-4f : special[(d + slot) / 5 % COUNT_OF(special)].f;
+            }
+            kernels_all[0]->kv_store[type](want, slot, k, v, dims[l]);
+            kernels->kv_store[type](got, slot, k, v, dims[l]);
+        }
+        check_bytes("tile", got, want, n_bytes);
+        free(want), free(got), free(k), free(v);
+    }
+}
+
+int main(void)
+{
+    for (size_t t = 0; t < COUNT_OF(cache_types); t++) {
+        for (size_t s = 0; s < COUNT_OF(shapes); s++)
+            test_attention(&shapes[s], cache_types[t]);
+        test_attention_nan(cache_types[t]);
+        for (size_t v = 0; v < n_kernels; v++)
+            if (has(kernels_all[v]))
+                test_kv_store(kernels_all[v], cache_types[t]);
+    }
+    return check_done();
+}
