@@ -1,0 +1,75 @@
+#include "kernel/cpu.h"
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#if defined(__x86_64__)
+
+#include <cpuid.h>
+#include <xmmintrin.h>
+
+/* The compiler's runtime looks at XCR0 too: a feature whose registers the system does not save counts as missing. */
+unsigned cpu_features(void)
+{
+    unsigned a, b, c = 0, d, features = 0;
+    bool f16c = __get_cpuid(1, &a, &b, &c, &d) && c >> 29 & 1;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c)
+        features |= CPU_AVX2;
+    if (features && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+        features |= CPU_AVX512;
+    return features;
+}
+
+#define MODE_BITS 0xe040u       /* of MXCSR: flush to zero, rounding, denormals are zero */
+
+static uint64_t mode_read(void)
+{
+    return _mm_getcsr();
+}
+
+static void mode_write(uint64_t mode)
+{
+    _mm_setcsr((unsigned)mode);
+}
+
+#elif defined(__aarch64__)
+
+unsigned cpu_features(void)
+{
+    return 0;
+}
+
+#define MODE_BITS 0x1c80003u    /* of FPCR: FZ, RMode, FZ16, and of FEAT_AFP: FIZ, AH */
+
+static uint64_t mode_read(void)
+{
+    uint64_t mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    return mode;
+}
+
+static void mode_write(uint64_t mode)
+{
+    __asm__ volatile("msr fpcr, %0" : : "r"(mode));
+}
+
+#else
+#error "say here how this CPU flushes subnormals and rounds"
+#endif
+
+void cpu_float_mode_set(void)
+{
+    mode_write(mode_read() & ~(uint64_t)MODE_BITS);
+}
+
+int cpu_float_mode_check(void)
+{
+    uint64_t mode = mode_read() & MODE_BITS;
+    if (mode)
+        return error_set(ERR_FAILED, "a library has changed how this thread rounds or flushes floats (mode bits %#llx)",
+                         (unsigned long long)mode);
+    return 0;
+}
