@@ -12,7 +12,7 @@ const struct dtype_info dtype_info[N_DTYPES] = {
     [DTYPE_Q4_0] = { "Q4_0", 32, 18, true },
     [DTYPE_Q4_1] = { "Q4_1", 32, 20, true },
     [DTYPE_I32] = { "I32", 1, 4, false },
-    [DTYPE_ACT8] = { "ACT8", 32, 40, false },
+    [DTYPE_ACT8] = { "ACT8", 32, 48, false },
 };
 
 float f16_to_f32(uint16_t bits)
