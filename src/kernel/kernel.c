@@ -1,0 +1,64 @@
+#include "kernel/kernel.h"
+
+#include "base/base.h"
+#include "base/error.h"
+#include "kernel/attention.h"
+#include "kernel/cpu.h"
+#include "kernel/matmul.h"
+#include "kernel/quantize.h"
+#include "kernel/rows.h"
+
+#include <string.h>
+
+#define INT8_ENTRY(type, TYPE, isa) [DTYPE_##TYPE] = matmul_int8_##type##_##isa,
+#define F32_ENTRY(type, TYPE, isa) [DTYPE_##TYPE] = matmul_f32_##type##_##isa,
+#define CACHE_ENTRIES(kernel, isa) \
+    { [DTYPE_F16] = kernel##_f16_##isa, [DTYPE_BF16] = kernel##_bf16_##isa, [DTYPE_F32] = kernel##_f32_##isa }
+
+/* The functions of one instruction set: their names end in it. */
+#define KERNELS(isa, features) \
+    static const struct kernels kernels_##isa = { \
+        .name = #isa, \
+        .needs = features, \
+        .matmul_int8 = { MATMUL_INT8_TYPES(INT8_ENTRY, isa) }, \
+        .matmul_f32 = { MATMUL_F32_TYPES(F32_ENTRY, isa) }, \
+        .quantize = quantize_##isa, \
+        .rms_norm = rms_norm_##isa, \
+        .add = add_##isa, \
+        .swiglu = swiglu_##isa, \
+        .rope = rope_##isa, \
+        .row_max = row_max_##isa, \
+        .kv_store = CACHE_ENTRIES(kv_store, isa), \
+        .attention = CACHE_ENTRIES(attention, isa), \
+    };
+
+KERNELS(c, 0)
+#ifdef __x86_64__
+KERNELS(avx2, CPU_AVX2)
+KERNELS(avx512, CPU_AVX2 | CPU_AVX512)
+#endif
+
+const struct kernels *const kernels_all[] = {
+    &kernels_c,
+#ifdef __x86_64__
+    &kernels_avx2,
+    &kernels_avx512,
+#endif
+};
+const size_t n_kernels = COUNT_OF(kernels_all);
+
+int kernels_find(const struct kernels **out, const char *name)
+{
+    const unsigned features = cpu_features();
+    for (size_t i = n_kernels; i-- > 0;) {
+        const struct kernels *row = kernels_all[i];
+        bool able = (row->needs & features) == row->needs;
+        if (name && !strcmp(name, row->name) && !able)
+            return error_set(ERR_USAGE, "this CPU lacks the instruction set %s", name);
+        if (able && (!name || !strcmp(name, row->name))) {
+            *out = row;
+            return 0;
+        }
+    }
+    return error_set(ERR_USAGE, "no kernels for an instruction set %s in this program", name);
+}
