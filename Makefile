@@ -66,6 +66,7 @@ $(B)/%.o: %.c
 tests := $(patsubst %.c,$(B)/%,$(wildcard tests/*/test_*.c))
 $(B)/tests/%: $(B)/tests/%.o $(B)/tests/check.o $(library)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(B)/tests/%: LDLIBS += $(shell pkg-config --libs jansson)
 $(B)/tests/%.o: CPPFLAGS += -I.
 tests: $(tests)
 check: stoa $(tests)

@@ -1,0 +1,308 @@
+#include "text/tokenizer_impl.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct tokenizer_kind *const kinds[] = { &tokenizer_bpe, &tokenizer_spm };
+
+/* Where generation stops: what these keys say, and these tokens where they are control tokens. */
+static const char *const end_keys[] = {
+    "tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id",
+};
+static const char *const end_names[] = {
+    "<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>",
+};
+
+bool tokenizer_has_key(const struct model_file *file, const char *key)
+{
+    union { uint64_t u64; float f32; bool flag; const char *text; struct model_strings texts; const float *f32s; const int32_t *i32s; } any;
+    size_t n;
+    return model_file_get_u64(file, key, &any.u64) || model_file_get_f32(file, key, &any.f32) ||
+           model_file_get_bool(file, key, &any.flag) || model_file_get_string(file, key, &any.text, &n) ||
+           model_file_get_strings(file, key, &any.texts) || model_file_get_f32s(file, key, &any.f32s, &n) ||
+           model_file_get_i32s(file, key, &any.i32s, &n);
+}
+
+int tokenizer_read_bool(const struct model_file *file, const char *key, bool *out)
+{
+    if (model_file_get_bool(file, key, out) || !tokenizer_has_key(file, key))
+        return 0;
+    return error_set(ERR_BAD_FILE, "%s: %s: wanted a bool", model_file_path(file), key);
+}
+
+int tokenizer_read_id(const struct model_file *file, const char *key, size_t n_tokens, int32_t *out)
+{
+    uint64_t id = 0;
+    *out = -1;
+    if (!tokenizer_has_key(file, key))
+        return 0;
+    int err = model_file_require_u64(file, key, 0, n_tokens - 1, &id);
+    if (err == 0)
+        *out = (int32_t)id;
+    return err;
+}
+
+void ids_add(struct ids *ids, int32_t id)
+{
+    if (ids->n == ids->capacity && !ids->failed) {
+        size_t capacity = MAX((size_t)64, 2 * ids->capacity);
+        int32_t *grown = realloc(ids->ids, capacity * sizeof *grown);
+        ids->failed = !grown;
+        ids->ids = grown ? grown : ids->ids;
+        ids->capacity = grown ? capacity : ids->capacity;
+    }
+    if (!ids->failed)
+        ids->ids[ids->n++] = id;
+}
+
+static int decode_all(struct tokenizer *t)
+{
+    size_t n = t->vocab.pieces.n;
+    struct buffer all = { 0 };
+    t->offset = malloc((n + 1) * sizeof *t->offset);
+    if (!t->offset)
+        return error_set(ERR_NO_MEMORY, "no memory for %zu tokens", n);
+    for (size_t i = 0; i < n; i++) {
+        t->offset[i] = all.size;
+        t->kind->decode(t, i, &all);
+    }
+    t->offset[n] = all.size;
+    t->bytes = all.bytes;
+    return all.failed ? error_set(ERR_NO_MEMORY, "no memory for the text of %zu tokens", n) : 0;
+}
+
+static int compare_specials(const void *a, const void *b)
+{
+    const struct special *x = a, *y = b;
+    int order = memcmp(x->bytes, y->bytes, MIN(x->n_bytes, y->n_bytes));
+    return order ? order : x->n_bytes != y->n_bytes ? (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes) :
+           (x->id > y->id) - (x->id < y->id);
+}
+
+static bool is_special(const struct tokenizer *t, size_t id)
+{
+    uint8_t type = t->vocab.type[id];
+    return (type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED) && t->offset[id + 1] > t->offset[id];
+}
+
+static int sort_specials(struct tokenizer *t)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->vocab.pieces.n; i++)
+        n += is_special(t, i);
+    if (n == 0)
+        return 0;
+    t->specials = malloc(n * sizeof *t->specials);
+    if (!t->specials)
+        return error_set(ERR_NO_MEMORY, "no memory for %zu special tokens", n);
+    for (size_t i = 0; i < t->vocab.pieces.n; i++)
+        if (is_special(t, i)) {
+            const char *bytes = t->bytes + t->offset[i];
+            t->specials[t->n_specials++] = (struct special){ bytes, t->offset[i + 1] - t->offset[i], (int32_t)i };
+            t->begins_special[(unsigned char)bytes[0]] = true;
+        }
+    qsort(t->specials, n, sizeof *t->specials, compare_specials);
+    return 0;
+}
+
+static int find_begin(struct tokenizer *t, const struct model_file *file)
+{
+    static const char key[] = "tokenizer.ggml.bos_token_id";
+    bool wanted = t->pre ? t->pre->add_bos : true;
+    int err = tokenizer_read_bool(file, "tokenizer.ggml.add_bos_token", &wanted);
+    if (err == 0)
+        err = tokenizer_read_id(file, key, t->vocab.pieces.n, &t->begin);
+    if (err == 0 && wanted && t->begin < 0)
+        err = error_set(ERR_BAD_FILE, "%s: %s: missing, and the model wants a begin token", model_file_path(file), key);
+    if (!wanted)
+        t->begin = -1;
+    return err;
+}
+
+static int find_ends(struct tokenizer *t, const struct model_file *file)
+{
+    int32_t id;
+    int err;
+    t->is_end = calloc(t->vocab.pieces.n, sizeof *t->is_end);
+    if (!t->is_end)
+        return error_set(ERR_NO_MEMORY, "no memory for %zu tokens", t->vocab.pieces.n);
+    for (size_t i = 0; i < COUNT_OF(end_keys); i++) {
+        if ((err = tokenizer_read_id(file, end_keys[i], t->vocab.pieces.n, &id)) < 0)
+            return err;
+        if (id >= 0)
+            t->is_end[id] = true;
+    }
+    for (size_t i = 0; i < COUNT_OF(end_names); i++) {
+        id = tokenizer_find(t, end_names[i]);
+        if (id >= 0 && t->vocab.type[id] == TOKEN_CONTROL)
+            t->is_end[id] = true;
+    }
+    return 0;
+}
+
+int tokenizer_open(struct tokenizer **out, const struct model_file *file)
+{
+    static const char key[] = "tokenizer.ggml.model";
+    struct tokenizer *t = NULL;
+    const char *model;
+    int err = model_file_require_string(file, key, &model, NULL);
+    if (err < 0)
+        return err;
+    t = calloc(1, sizeof *t);
+    if (!t)
+        return error_set(ERR_NO_MEMORY, "no memory for a tokenizer");
+    for (size_t i = 0; i < COUNT_OF(kinds); i++)
+        if (!strcmp(kinds[i]->model, model))
+            t->kind = kinds[i];
+    if (!t->kind) {
+        err = error_set(ERR_BAD_FILE, "%s: %s: the tokenizer \"%s\" is not known", model_file_path(file), key, model);
+        goto done;
+    }
+    if ((err = vocab_open(&t->vocab, file)) < 0 ||
+        (err = t->kind->open(t, file)) < 0 ||
+        (err = decode_all(t)) < 0 ||
+        (err = sort_specials(t)) < 0 ||
+        (err = find_begin(t, file)) < 0 ||
+        (err = find_ends(t, file)) < 0)
+        goto done;
+    *out = t;
+    t = NULL;
+done:
+    tokenizer_close(t);
+    return err;
+}
+
+void tokenizer_close(struct tokenizer *t)
+{
+    if (!t)
+        return;
+    if (t->kind)
+        t->kind->close(t);
+    vocab_release(&t->vocab);
+    free(t->bytes);
+    free(t->offset);
+    free(t->is_end);
+    free(t->specials);
+    free(t);
+}
+
+/* The longest special token that `text` begins with, or NULL; of control tokens only with TOKENIZE_SPECIAL.  Each byte
+ * narrows [low, high), the sorted tokens that agree so far. */
+static const struct special *special_at(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags)
+{
+    const struct special *found = NULL;
+    size_t low = 0, high = t->n_specials;
+    for (size_t depth = 0; low < high && depth < n_bytes; depth++) {
+        unsigned char byte = (unsigned char)text[depth];
+        for (size_t end = high; low < end; ) {
+            const struct special *s = &t->specials[(low + end) / 2];
+            if (s->n_bytes <= depth || (unsigned char)s->bytes[depth] < byte)
+                low = (low + end) / 2 + 1;
+            else
+                end = (low + end) / 2;
+        }
+        for (size_t start = low; start < high; ) {
+            const struct special *s = &t->specials[(start + high) / 2];
+            if ((unsigned char)s->bytes[depth] > byte)
+                high = (start + high) / 2;
+            else
+                start = (start + high) / 2 + 1;
+        }
+        if (low < high && t->specials[low].n_bytes == depth + 1 &&
+            (flags & TOKENIZE_SPECIAL || t->vocab.type[t->specials[low].id] == TOKEN_USER_DEFINED))
+            found = &t->specials[low];
+    }
+    return found;
+}
+
+static int encode_all(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, struct merger *merger,
+                      struct ids *out)
+{
+    size_t start = 0;           /* of the plain text that waits */
+    int err = 0;
+    for (size_t at = 0; at < n_bytes && !err; ) {
+        const struct special *special = t->begins_special[(unsigned char)text[at]] ?
+                                        special_at(t, text + at, n_bytes - at, flags) : NULL;
+        if (!special) {
+            at++;
+            continue;
+        }
+        if (at > start)
+            err = t->kind->encode(t, text + start, at - start, start == 0, merger, out);
+        ids_add(out, special->id);
+        start = at += special->n_bytes;
+    }
+    if (!err && n_bytes > start)
+        err = t->kind->encode(t, text + start, n_bytes - start, start == 0, merger, out);
+    return err;
+}
+
+int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, int32_t **ids, size_t *n)
+{
+    struct merger merger = { 0 };
+    struct ids out = { 0 };
+    bool begin = flags & TOKENIZE_BEGIN && t->begin >= 0;
+    int err;
+
+    if (n_bytes > INT32_MAX)
+        return error_set(ERR_USAGE, "a text of %zu bytes is too long to encode", n_bytes);
+    if (begin)
+        ids_add(&out, t->begin);
+    err = encode_all(t, text, n_bytes, flags, &merger, &out);
+    merger_release(&merger);
+    if (begin && out.n > 1 && out.ids[1] == t->begin)       /* the text has its own */
+        memmove(out.ids, out.ids + 1, --out.n * sizeof *out.ids);
+    if (!out.ids && !err)
+        out.ids = malloc(sizeof *out.ids);                  /* so that no ids are not NULL */
+    if (!err && (out.failed || !out.ids))
+        err = error_set(ERR_NO_MEMORY, "no memory for the ids of %zu bytes", n_bytes);
+    if (err < 0) {
+        free(out.ids);
+        return err;
+    }
+    *ids = out.ids;
+    *n = out.n;
+    return 0;
+}
+
+static bool exists(const struct tokenizer *t, int32_t id)
+{
+    return id >= 0 && (size_t)id < t->vocab.pieces.n;
+}
+
+uint32_t tokenizer_n_tokens(const struct tokenizer *t)
+{
+    return (uint32_t)t->vocab.pieces.n;
+}
+
+int32_t tokenizer_begin(const struct tokenizer *t)
+{
+    return t->begin;
+}
+
+bool tokenizer_is_end(const struct tokenizer *t, int32_t id)
+{
+    return exists(t, id) && t->is_end[id];
+}
+
+bool tokenizer_is_control(const struct tokenizer *t, int32_t id)
+{
+    return exists(t, id) && (t->vocab.type[id] == TOKEN_CONTROL || t->vocab.type[id] == TOKEN_UNKNOWN);
+}
+
+int32_t tokenizer_find(const struct tokenizer *t, const char *piece)
+{
+    return vocab_find(&t->vocab, piece, strlen(piece));
+}
+
+const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, bool special, size_t *n_bytes)
+{
+    *n_bytes = 0;
+    if (!exists(t, id) || (!special && tokenizer_is_control(t, id)))
+        return "";
+    *n_bytes = t->offset[id + 1] - t->offset[id];
+    return *n_bytes ? t->bytes + t->offset[id] : "";
+}

@@ -1,0 +1,367 @@
+#include "base/buffer.h"
+#include "base/error.h"
+#include "tests/check.h"
+#include "tests/text/golden.h"
+#include "tests/text/tiny_gguf.h"
+#include "text/pretokenize.h"
+#include "text/tokenizer.h"
+
+#include <string.h>
+#include <time.h>
+
+#define REAL_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Text -> ids -> text must give the text again. */
+static void check_round_trip(const struct tokenizer *t, const char *name, const char *text, size_t n_bytes)
+{
+    struct buffer out = { 0 };
+    int32_t *ids = NULL;
+    size_t n = 0, n_piece;
+    if (!check(tokenizer_encode(t, text, n_bytes, TOKENIZE_SPECIAL, &ids, &n) == 0))
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const char *piece = tokenizer_bytes(t, ids[i], true, &n_piece);
+        buffer_add(&out, piece, n_piece);
+    }
+    if (check_int(out.size, n_bytes))
+        check_bytes(name, out.bytes, text, n_bytes);
+    buffer_release(&out);
+    free(ids);
+}
+
+static void test_pretokenizers(void)
+{
+    json_t *golden = golden_load("pretokenize.json"), *texts = json_object_get(golden, "texts"), *cuts;
+    const char *name;
+    json_object_foreach(json_object_get(golden, "bytes"), name, cuts) {
+        const struct pretokenizer *pre = pretokenizer_find(name);
+        check_begin("pre-tokenizer %s", name);
+        for (size_t i = 0; pre && i < json_array_size(texts); i++) {
+            json_t *text = json_array_get(texts, i), *want = json_array_get(cuts, i);
+            const char *bytes = json_string_value(text);
+            size_t n_bytes = json_string_length(text), at = 0, n = 0;
+            for (; at < n_bytes; n++) {
+                size_t step = pre->next(pre, bytes + at, n_bytes - at);
+                if (!check_int(step, json_integer_value(json_array_get(want, n)))) {
+                    printf("  piece %zu of text %zu: %s\n", n, i, bytes);
+                    break;
+                }
+                at += step;
+            }
+        }
+        check(pre);
+    }
+    json_decref(golden);
+}
+
+static void test_golden_ids(const struct tokenizer *t)
+{
+    json_t *texts = golden_load("hard_strings.json"), *golden = golden_load("smollm2_tokens.json");
+    json_t *all = json_object_get(golden, "ids");
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        json_t *text = json_array_get(texts, i), *want = json_array_get(all, i);
+        const char *bytes = json_string_value(text);
+        int32_t *ids = NULL;
+        size_t n_bytes = json_string_length(text), n = 0;
+        check_begin("SmolLM2 string %zu", i);
+        check_int(tokenizer_encode(t, bytes, n_bytes, TOKENIZE_SPECIAL | TOKENIZE_BEGIN, &ids, &n), 0);
+        check_int(n, json_array_size(want));
+        for (size_t k = 0; k < n && k < json_array_size(want); k++)
+            if (!check_int(ids[k], json_integer_value(json_array_get(want, k))))
+                break;
+        check_round_trip(t, "round trip", bytes, n_bytes);
+        free(ids);
+    }
+    json_decref(texts);
+    json_decref(golden);
+}
+
+static void test_real_specials(const struct tokenizer *t)
+{
+    int32_t *ids;
+    size_t n, n_bytes;
+    check_begin("SmolLM2: special tokens");
+    check_int(tokenizer_n_tokens(t), 49152);
+    check_int(tokenizer_begin(t), -1);
+    check_int(tokenizer_find(t, "<|im_end|>"), 2);
+    check(tokenizer_is_end(t, 2) && tokenizer_is_end(t, 0) && !tokenizer_is_end(t, 1));
+    check(tokenizer_is_control(t, 1) && !tokenizer_is_control(t, 905));
+    check(!tokenizer_is_end(t, -1) && !tokenizer_is_end(t, 49152) && !tokenizer_is_control(t, 49152));
+    check(tokenizer_encode(t, "<|im_end|>", 10, 0, &ids, &n) == 0 && n > 1);
+    free(ids);
+    tokenizer_bytes(t, 2, false, &n_bytes);
+    check_int(n_bytes, 0);
+    check_bytes("name", tokenizer_bytes(t, 2, true, &n_bytes), "<|im_end|>", 10);
+    check_int(n_bytes, 10);
+    tokenizer_bytes(t, -7, true, &n_bytes);
+    check_int(n_bytes, 0);
+    tokenizer_bytes(t, 49152, true, &n_bytes);
+    check_int(n_bytes, 0);
+}
+
+/* What made other tokenizers quadratic.  Doubling the text may cost little more than twice the time; the limit is loose
+ * because machines are shared. */
+static const struct { const char *name, *unit; size_t times; } long_runs[] = {
+    { "100,000 letters a",          "a",            100000 },
+    { "40,000 Chinese characters",  "\xe4\xb8\xad", 40000 },
+    { "50,000 underscores",         "_",            50000 },
+    { "100,000 blanks",             " ",            100000 },
+    { "100,000 newlines",           "\n",           100000 },
+    { "30,000 digits",              "7",            30000 },
+    { "20,000 beginnings of a special token", "<|im_", 20000 },
+    { "60,000 lone lead bytes",     "\xf0",         60000 },
+    { "compact JSON",               "{\"k\":[1,2],", 2000 },
+    { "prose",                      "The quick brown fox jumps over the lazy dog. ", 4000 },
+};
+
+static void test_long_runs(const struct tokenizer *t, const char *which)
+{
+    for (size_t i = 0; i < COUNT_OF(long_runs); i++) {
+        struct buffer text = { 0 };
+        int32_t *ids = NULL;
+        size_t n = 0;
+        check_begin("%s in near-linear time: %s", which, long_runs[i].name);
+        for (size_t k = 0; k < long_runs[i].times; k++)
+            buffer_add_text(&text, long_runs[i].unit);
+        double start = now();
+        check_int(tokenizer_encode(t, text.bytes, text.size, TOKENIZE_SPECIAL, &ids, &n), 0);
+        double seconds = now() - start;
+        if (getenv("TEST_TIMES"))
+            printf("%s: %zu bytes, %zu ids, %.4f s, %.1f MB/s\n", long_runs[i].name, text.size, n, seconds,
+                   (double)text.size / seconds / 1e6);
+        check(seconds < 5);
+        free(ids);
+        buffer_release(&text);
+    }
+}
+
+static void test_real_model(void)
+{
+    struct model_file *file = NULL;
+    struct tokenizer *t = NULL;
+    const char *path = cached_model(REAL_MODEL);
+    check_begin("SmolLM2: open");
+    if (!path) {
+        check_skip(REAL_MODEL " is not in the cache");
+        return;
+    }
+    if (check(model_file_open(&file, path) == 0) && check(tokenizer_open(&t, file) == 0)) {
+        test_golden_ids(t);
+        test_real_specials(t);
+        test_long_runs(t, "SmolLM2");
+    }
+    tokenizer_close(t);
+    model_file_close(file);
+}
+
+/* Encodes and compares with ids written as "1 2 3". */
+static void check_ids(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, const char *want)
+{
+    struct buffer got = { 0 };
+    int32_t *ids = NULL;
+    size_t n = 0;
+    check_int(tokenizer_encode(t, text, n_bytes, flags, &ids, &n), 0);
+    buffer_add_text(&got, "");
+    for (size_t i = 0; i < n; i++)
+        buffer_printf(&got, i ? " %d" : "%d", ids[i]);
+    check_text(got.bytes, want);
+    buffer_release(&got);
+    free(ids);
+}
+
+/* Byte-level BPE over a, b, c, space ("\u0120") and newline ("\u010a"); 1 and 2 are control tokens, 11 and 12 are user-defined. */
+static const struct tiny_key tiny_bpe[] = {
+    { "tokenizer.ggml.model", "s", "gpt2" },
+    { "tokenizer.ggml.pre", "s", "gpt-2" },
+    { "tokenizer.ggml.tokens", "S", "a\n<s>\n</s>\nb\nc\n\xc4\xa0\nab\nbc\nabc\n\xc4\xa0" "a\n\xc4\x8a\n<u>\n<u><u>x\naa" },
+    { "tokenizer.ggml.token_type", "I", "1\n3\n3\n1\n1\n1\n1\n1\n1\n1\n1\n4\n4\n1" },
+    { "tokenizer.ggml.merges", "S", "b c\na b\na bc\n\xc4\xa0 a\na a" },
+    { "tokenizer.ggml.bos_token_id", "u", "1" },
+    { "tokenizer.ggml.eos_token_id", "u", "2" },
+    { "tokenizer.ggml.add_bos_token", "b", "1" },
+};
+
+static const struct { const char *name, *text; unsigned flags; const char *want; } bpe_rows[] = {
+    { "nothing",                           "",              0,                                "" },
+    { "nothing, with a begin",             "",              TOKENIZE_BEGIN,                   "1" },
+    { "the lowest merge first",            "abc",           0,                                "8" },
+    { "not across words",                  "ab c",          0,                                "6 5 4" },
+    { "the blank belongs to the word",     "a a",           0,                                "0 9" },
+    { "leftmost of equals",                "aaa",           0,                                "13 0" },
+    { "equals, then what is left",         "aaaab",         0,                                "13 0 6" },
+    { "a special token in the text",       "a</s>b",        TOKENIZE_SPECIAL,                 "0 2 3" },
+    { "is text without the flag",          "a<s>b",         0,                                "0 3" },
+    { "a user-defined one is always known", "a<u>b",        0,                                "0 11 3" },
+    { "the longest at the leftmost place", "<u><u>x<u><u>", 0,                                "12 11 11" },
+    { "a begin token",                     "b",             TOKENIZE_BEGIN,                   "1 3" },
+    { "is not doubled",                    "<s>b",          TOKENIZE_BEGIN | TOKENIZE_SPECIAL, "1 3" },
+    { "but a second one stays",            "<s><s>b",       TOKENIZE_BEGIN | TOKENIZE_SPECIAL, "1 1 3" },
+    { "a byte without a token is left out", "azb",          0,                                "6" },
+};
+
+static void test_tiny_bpe(void)
+{
+    struct model_file *file = tiny_gguf_open(tiny_bpe, COUNT_OF(tiny_bpe));
+    struct tokenizer *t = NULL;
+    check_begin("tiny BPE: open");
+    if (!check_int(tokenizer_open(&t, file), 0)) {
+        printf("%s\n", error_text());
+        return;
+    }
+    for (size_t i = 0; i < COUNT_OF(bpe_rows); i++) {
+        check_begin("tiny BPE: %s", bpe_rows[i].name);
+        check_ids(t, bpe_rows[i].text, strlen(bpe_rows[i].text), bpe_rows[i].flags, bpe_rows[i].want);
+    }
+    tokenizer_close(t);
+    model_file_close(file);
+}
+
+/* A vocabulary with every byte takes any bytes and gives them back. */
+static void test_any_bytes(void)
+{
+    char *pieces = tiny_byte_pieces(), *types = tiny_repeat("1", 256);
+    const struct tiny_key keys[] = {
+        { "tokenizer.ggml.model", "s", "gpt2" }, { "tokenizer.ggml.pre", "s", "smollm" },
+        { "tokenizer.ggml.tokens", "S", pieces }, { "tokenizer.ggml.token_type", "I", types },
+        { "tokenizer.ggml.merges", "S", "" },
+    };
+    struct model_file *file = tiny_gguf_open(keys, COUNT_OF(keys));
+    struct tokenizer *t = NULL;
+    unsigned char text[1024];
+    uint32_t dice = 1;
+    check_begin("byte-level BPE: any bytes there and back");
+    if (check_int(tokenizer_open(&t, file), 0))
+        for (int round = 0; round < 100; round++) {
+            for (size_t i = 0; i < sizeof text; i++)
+                text[i] = (unsigned char)((dice = dice * 1664525 + 1013904223) >> 24);
+            check_round_trip(t, "bytes", (const char *)text, sizeof text);
+        }
+    tokenizer_close(t);
+    model_file_close(file);
+    free(pieces);
+    free(types);
+}
+
+#define BLANK "\xe2\x96\x81"
+
+/* Pieces of the SentencePiece kind; 3 and 4 spell bytes, 0xc3 and 0xa9. */
+static const struct tiny_key tiny_spm[] = {
+    { "tokenizer.ggml.model", "s", "llama" },
+    { "tokenizer.ggml.tokens", "S", "<unk>\n<s>\n</s>\n<0xC3>\n<0xA9>\n" BLANK "\na\nb\n" BLANK "a\nab\n" BLANK "ab\n" BLANK BLANK "\naa\n<x>\n<" BLANK "y>" },
+    { "tokenizer.ggml.token_type", "I", "2\n3\n3\n6\n6\n1\n1\n1\n1\n1\n1\n1\n1\n3\n4" },
+    { "tokenizer.ggml.scores", "F", "0\n0\n0\n0\n0\n-1\n-2\n-3\n-7\n-5\n-6\n-8\n-9\n0\n0" },
+    { "tokenizer.ggml.bos_token_id", "u", "1" },
+    { "tokenizer.ggml.eos_token_id", "u", "2" },
+    { "tokenizer.ggml.unknown_token_id", "u", "0" },
+};
+
+static const struct { const char *name, *text; unsigned flags; const char *want; } spm_rows[] = {
+    { "nothing",                           "",         0,                                 "" },
+    { "nothing, with a begin",             "",         TOKENIZE_BEGIN,                    "1" },
+    { "a blank goes before the text",      "a",        0,                                 "8" },
+    { "the best score first",              "ab",       0,                                 "10" },
+    { "a blank of its own stays",          " a",       0,                                 "5 8" },
+    { "one blank",                         " ",        0,                                 "11" },
+    { "leftmost of equals",                "baaa",     0,                                 "5 7 12 6" },
+    { "byte fallback",                     "b\xc3\xa9", 0,                                "5 7 3 4" },
+    { "unknown bytes",                     "bz\xff",   0,                                 "5 7 0 0" },
+    { "a control token is text",           "a<x>",     0,                                 "8 0 0 0" },
+    { "or recognised",                     "a<x>a",    TOKENIZE_SPECIAL,                  "8 13 6" },
+    { "no blank after a special token",    "<x>a",     TOKENIZE_SPECIAL,                  "13 6" },
+    { "user-defined, stored with a mark",  "a< y>a",   0,                                 "8 14 6" },
+    { "a begin token is not doubled",      "<s>a",     TOKENIZE_SPECIAL | TOKENIZE_BEGIN, "1 6" },
+};
+
+static void test_tiny_spm(void)
+{
+    struct model_file *file = tiny_gguf_open(tiny_spm, COUNT_OF(tiny_spm));
+    struct tokenizer *t = NULL;
+    size_t n;
+    check_begin("tiny SentencePiece: open");
+    if (!check_int(tokenizer_open(&t, file), 0)) {
+        printf("%s\n", error_text());
+        return;
+    }
+    check_int(tokenizer_begin(t), 1);
+    check_bytes("blank", tokenizer_bytes(t, 10, false, &n), " ab", 3);
+    check_int(n, 3);
+    check_bytes("byte", tokenizer_bytes(t, 3, false, &n), "\xc3", 1);
+    check_int(n, 1);
+    for (size_t i = 0; i < COUNT_OF(spm_rows); i++) {
+        check_begin("tiny SentencePiece: %s", spm_rows[i].name);
+        check_ids(t, spm_rows[i].text, strlen(spm_rows[i].text), spm_rows[i].flags, spm_rows[i].want);
+    }
+    test_long_runs(t, "SentencePiece");
+    tokenizer_close(t);
+    model_file_close(file);
+}
+
+/* Metadata that lies.  The error names the key. */
+#define KEY(name) "tokenizer.ggml." name
+static const struct { const char *name; bool spm; struct tiny_key bad; const char *want; } bad_rows[] = {
+    { "no model",                false, { KEY("model"), "", "" },                  KEY("model") },
+    { "an unknown model",        false, { KEY("model"), "s", "t5" },               KEY("model") },
+    { "a number for a model",    false, { KEY("model"), "u", "1" },                KEY("model") },
+    { "no pre-tokenizer",        false, { KEY("pre"), "", "" },                    KEY("pre") },
+    { "an unknown one",          false, { KEY("pre"), "s", "gpt-2x" },             "\"gpt-2x\" is not known" },
+    { "no tokens",               false, { KEY("tokens"), "", "" },                 KEY("tokens: missing") },
+    { "numbers for tokens",      false, { KEY("tokens"), "I", "1\n2" },            KEY("tokens: wanted") },
+    { "an empty list of tokens", false, { KEY("tokens"), "S", "" },                KEY("tokens") },
+    { "no types",                false, { KEY("token_type"), "", "" },             KEY("token_type: missing") },
+    { "too few types",           false, { KEY("token_type"), "I", "1\n1" },        KEY("token_type: 2 types for 14") },
+    { "strings for types",       false, { KEY("token_type"), "S", "1\n1" },        KEY("token_type: wanted") },
+    { "a type that is none",     false, { KEY("token_type"), "I", "1\n3\n3\n1\n1\n1\n1\n7\n1\n1\n1\n4\n4\n1" }, "token 7 has type 7" },
+    { "no merges",               false, { KEY("merges"), "", "" },                 KEY("merges: missing") },
+    { "an unknown part",         false, { KEY("merges"), "S", "b c\na q" },        KEY("merges: merge 1") },
+    { "an unknown whole",        false, { KEY("merges"), "S", "c b" },             KEY("merges: merge 0") },
+    { "three parts",             false, { KEY("merges"), "S", "a b c" },           KEY("merges: merge 0") },
+    { "one part",                false, { KEY("merges"), "S", "ab" },              KEY("merges: merge 0") },
+    { "an empty part",           false, { KEY("merges"), "S", " ab" },             KEY("merges: merge 0") },
+    { "begin out of range",      false, { KEY("bos_token_id"), "u", "14" },        KEY("bos_token_id") },
+    { "begin wanted, not there", false, { KEY("bos_token_id"), "", "" },           KEY("bos_token_id: missing") },
+    { "end out of range",        false, { KEY("eos_token_id"), "u", "4294967295" }, KEY("eos_token_id") },
+    { "end of turn is a string", false, { KEY("eot_token_id"), "s", "2" },         KEY("eot_token_id") },
+    { "add_bos is a number",     false, { KEY("add_bos_token"), "u", "1" },        KEY("add_bos_token") },
+    { "no scores",               true,  { KEY("scores"), "", "" },                 KEY("scores: missing") },
+    { "too few scores",          true,  { KEY("scores"), "F", "1\n2" },            KEY("scores: 2 scores") },
+    { "strings for scores",      true,  { KEY("scores"), "S", "1\n2" },            KEY("scores: wanted") },
+    { "a score is NaN",          true,  { KEY("scores"), "F", "0\nnan\n0\n0\n0\n-1\n-2\n-3\n-7\n-5\n-6\n-8\n-9\n0\n0" }, KEY("scores") },
+    { "a byte that is none",     true,  { KEY("token_type"), "I", "2\n3\n3\n6\n6\n6\n1\n1\n1\n1\n1\n1\n1\n3\n4" }, "token 5 is a byte" },
+    { "unknown out of range",    true,  { KEY("unknown_token_id"), "u", "99" },    KEY("unknown_token_id") },
+};
+
+static void test_bad_files(void)
+{
+    for (size_t i = 0; i < COUNT_OF(bad_rows); i++) {
+        struct tiny_key keys[COUNT_OF(tiny_bpe) + 1];
+        size_t n = bad_rows[i].spm ? COUNT_OF(tiny_spm) : COUNT_OF(tiny_bpe);
+        struct tokenizer *t = NULL;
+        check_begin("bad file: %s", bad_rows[i].name);
+        memcpy(keys, bad_rows[i].spm ? tiny_spm : tiny_bpe, n * sizeof *keys);
+        keys[n++] = bad_rows[i].bad;
+        struct model_file *file = tiny_gguf_open(keys, n);
+        check_int(tokenizer_open(&t, file), ERR_BAD_FILE);
+        if (!check(strstr(error_text(), bad_rows[i].want)))
+            printf("  %s\n", error_text());
+        check(!t);
+        model_file_close(file);
+    }
+}
+
+int main(void)
+{
+    test_pretokenizers();
+    test_tiny_bpe();
+    test_any_bytes();
+    test_tiny_spm();
+    test_bad_files();
+    test_real_model();
+    return check_done();
+}
