@@ -1,0 +1,209 @@
+/* execute.c: how each operator runs on its share of the threads.
+ *
+ * Row operators are functions of one row; they run alone or as the links of a chain.  Regions deal their own work: most of
+ * it statically, so that a thread finds the same weights in its cache and the same pages on its node, and the tail from
+ * a shared counter, so that a thread that was held up costs what it missed and not more.  Who computes what never changes
+ * a bit. */
+#include "run/instr.h"
+
+#include "base/base.h"
+#include "kernel/math.h"
+
+#include <string.h>
+
+/* ---- row operators: row `r` on thread `t` ---- */
+typedef void row_fn(struct program *p, struct instr *in, uint32_t r, int t);
+
+static void row_embed(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    const struct operand *table = &in->in[1];
+    const char *row = table->base + (size_t)p->step->tokens[r] * table->row_bytes;
+    dequantize_row(operand_row(&in->out[0], r, t), row, table->type, table->n_columns);
+}
+
+static void row_rows(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    const void *from = operand_row(&in->in[0], (uint32_t)p->step->rows[r], t);
+    memcpy(operand_row(&in->out[0], r, t), from, in->out[0].n_columns * sizeof(float));
+}
+
+static void row_rms_norm(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    p->options.kernels->rms_norm(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), (const float *)in->in[1].base,
+                                 in->out[0].n_columns, in->attr->eps);
+}
+
+static void row_quantize(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    p->options.kernels->quantize(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), in->out[0].n_columns);
+}
+
+static void row_add(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    p->options.kernels->add(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), operand_row(&in->in[1], r, t), in->out[0].n_columns);
+}
+
+static void row_swiglu(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    p->options.kernels->swiglu(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), operand_row(&in->in[1], r, t), in->out[0].n_columns);
+}
+
+/* The angle is the f32 product of position and f32 frequency, as the reference implementations round it. */
+static void row_rope_angles(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    uint32_t n_pairs = in->attr->n_rotated / 2;
+    float *cosine = operand_row(&in->out[0], r, t), *sine = cosine + n_pairs;
+    for (uint32_t i = 0; i < n_pairs; i++) {
+        double s, c;
+        math_sin_cos((double)((float)p->step->positions[r] * in->frequency[i]), &s, &c);
+        cosine[i] = (float)c;
+        sine[i] = (float)s;
+    }
+}
+
+static void row_rope(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    float *y = operand_row(&in->out[0], r, t);
+    const float *angle = operand_row(&in->in[1], r, t);
+    uint32_t n = in->out[0].n_columns;
+    memcpy(y, operand_row(&in->in[0], r, t), n * sizeof *y);
+    for (uint32_t head = 0; head < n; head += in->attr->head_dim)
+        p->options.kernels->rope(y + head, angle, in->attr->n_rotated / 2, in->attr->interleaved);
+}
+
+static void row_kv_store(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    const struct step_sequence *sequence = &p->step->sequences[p->sequence_of[r]];
+    uint32_t position = (uint32_t)p->step->positions[r], head_dim = in->attr->head_dim;
+    const float *k = operand_row(&in->in[0], r, t), *v = operand_row(&in->in[1], r, t);
+    for (uint32_t head = 0; head < p->cache.n_kv_heads; head++) {
+        void *tile = kv_cache_tile(&p->cache, sequence->blocks[position / BLOCK_TOKENS], in->attr->cache_layer, head);
+        p->options.kernels->kv_store[p->graph->cache_type](tile, position % BLOCK_TOKENS, k + head * head_dim, v + head * head_dim, head_dim);
+    }
+}
+
+static row_fn *const row_fns[N_OPS] = {
+    [OP_embed] = row_embed, [OP_rows] = row_rows, [OP_rms_norm] = row_rms_norm, [OP_quantize] = row_quantize, [OP_add] = row_add,
+    [OP_swiglu] = row_swiglu, [OP_rope_angles] = row_rope_angles, [OP_rope] = row_rope, [OP_kv_store] = row_kv_store,
+};
+
+static void run_rows(struct program *p, struct instr *in, int thread)
+{
+    uint32_t n_rows = p->count[in->row_symbol], n_threads = (uint32_t)pool_n_threads(p->options.pool);
+    struct instr *step = in->n_steps ? in->step : in;
+    uint32_t n_steps = MAX(in->n_steps, 1);
+    struct range mine = share_items(n_rows, NULL, n_threads, (uint32_t)thread);
+    for (uint32_t r = mine.begin; r < mine.end; r++)
+        for (uint32_t s = 0; s < n_steps; s++)
+            row_fns[step[s].op](p, &step[s], r, thread);
+}
+
+/* ---- matmul: the work is panels of all the weights, one after the other ---- */
+static void matmul_panels(struct program *p, struct instr *in, uint32_t begin, uint32_t end)
+{
+    const struct operand *x = &in->in[0];
+    uint32_t n_tokens = p->count[in->row_symbol], before = 0;
+    for (uint32_t i = 0; i < in->n_out; i++) {
+        const struct operand *w = &in->in[1 + i];
+        uint32_t n_rows = in->out[i].n_columns, n_panels = DIV_UP(n_rows, PANEL_ROWS);
+        uint32_t lo = MAX(begin, before), hi = MIN(end, before + n_panels);
+        struct matmul_args args = {
+            .w = w->base, .x = x->base, .x_stride = x->row_bytes, .y = (float *)in->out[i].base, .y_stride = n_rows,
+            .part_stride = (size_t)n_tokens * n_rows, .k = x->n_columns, .n_rows = n_rows, .panel0 = lo - before, .panel1 = hi - before,
+            .t0 = 0, .t1 = n_tokens, .tree = in->tree_or_null,
+        };
+        const struct kernels *kernels = p->options.kernels;
+        if (lo < hi)
+            (x->type == DTYPE_ACT8 ? kernels->matmul_int8 : kernels->matmul_f32)[w->type](&args);
+        before += n_panels;
+    }
+}
+
+static void run_matmul(struct program *p, struct instr *in, int thread)
+{
+    uint32_t n_threads = (uint32_t)pool_n_threads(p->options.pool);
+    uint32_t fixed = n_threads > 1 ? in->n_panels - in->n_panels / 8 : in->n_panels;
+    uint32_t chunk = MAX((in->n_panels - fixed) / (2 * n_threads), 1);
+    struct range mine = share_items(fixed, NULL, n_threads, (uint32_t)thread);
+    matmul_panels(p, in, mine.begin, mine.end);
+    for (uint32_t at; fixed < in->n_panels && (at = fixed + atomic_fetch_add_explicit(&in->next, chunk, memory_order_relaxed)) < in->n_panels;)
+        matmul_panels(p, in, at, MIN(at + chunk, in->n_panels));
+}
+
+/* ---- attention: the work is (a few tokens of a sequence) x (a KV head) ---- */
+struct head_group {
+    uint32_t begin, end;        /* this rank's query heads, from 0, that read the KV head */
+};
+
+static struct head_group heads_of(const struct instr *in, uint32_t kv_head)
+{
+    const struct node_attr *a = in->attr;
+    uint32_t n_heads = in->out[0].n_columns / a->head_dim;
+    uint32_t first = (a->first_kv_head + kv_head) * a->heads_per_kv, last = first + a->heads_per_kv;
+    return (struct head_group){ MAX(first, a->first_head) - a->first_head, MIN(last, a->first_head + n_heads) - a->first_head };
+}
+
+static void attend(struct program *p, struct instr *in, const struct attention_item *item, uint32_t kv_head, uint32_t first_token, uint32_t n_tokens)
+{
+    const struct step_sequence *sequence = &p->step->sequences[item->sequence];
+    const float *q[ATTENTION_MAX_QUERIES];
+    float *out[ATTENTION_MAX_QUERIES];
+    uint32_t n_keys[ATTENTION_MAX_QUERIES], n = 0, head_dim = in->attr->head_dim;
+    struct head_group heads = heads_of(in, kv_head);
+    for (uint32_t t = first_token; t < first_token + n_tokens; t++)
+        for (uint32_t h = heads.begin; h < heads.end; h++, n++) {
+            q[n] = (const float *)operand_row(&in->in[0], t, 0) + h * head_dim;
+            out[n] = (float *)operand_row(&in->out[0], t, 0) + h * head_dim;
+            n_keys[n] = (uint32_t)p->step->positions[t] + 1;
+        }
+    uint32_t n_blocks = DIV_UP((uint32_t)p->step->positions[first_token + n_tokens - 1] + 1, BLOCK_TOKENS);
+    const void *tiles[n_blocks];
+    for (uint32_t b = 0; b < n_blocks; b++)
+        tiles[b] = kv_cache_tile(&p->cache, sequence->blocks[b], in->attr->cache_layer, kv_head);
+    struct attention_args args = { .tiles = tiles, .n_queries = n, .q = q, .out = out, .n_keys = n_keys, .head_dim = head_dim, .scale = in->attr->scale };
+    p->options.kernels->attention[p->graph->cache_type](&args);
+}
+
+/* Tokens of an item go to the kernel as many at a time as fit its queries. */
+static void run_attention(struct program *p, struct instr *in, int thread)
+{
+    uint32_t n_kv = p->cache.n_kv_heads, n_work = p->n_items * n_kv;
+    (void)thread;
+    for (uint32_t at; (at = atomic_fetch_add_explicit(&in->next, 1, memory_order_relaxed)) < n_work;) {
+        const struct attention_item *item = &p->item[at / n_kv];
+        uint32_t kv_head = at % n_kv;
+        struct head_group heads = heads_of(in, kv_head);
+        uint32_t fit = MAX(ATTENTION_MAX_QUERIES / MAX(heads.end - heads.begin, 1), 1);
+        for (uint32_t t = 0; t < item->n_tokens; t += fit)
+            attend(p, in, item, kv_head, item->first_token + t, MIN(fit, item->n_tokens - t));
+    }
+}
+
+/* ---- communication: thread 0 speaks, the others wait at the barrier ---- */
+static void run_comm(struct program *p, struct instr *in, int thread)
+{
+    if (thread == 0 && p->error == 0)
+        p->error = in->op == OP_all_reduce ? program_all_reduce(p, in) : in->op == OP_send ? program_send(p, in) : program_receive(p, in);
+}
+
+void program_run_instr(struct program *p, struct instr *in, int thread)
+{
+    switch (op_info[in->op].kind) {
+    case KIND_INPUT:
+        break;
+    case KIND_COMM:
+        run_comm(p, in, thread);
+        break;
+    case KIND_ROWS:
+        run_rows(p, in, thread);
+        break;
+    case KIND_REGION:
+        if (in->op == OP_row_chain)
+            run_rows(p, in, thread);
+        else if (in->op == OP_matmul)
+            run_matmul(p, in, thread);
+        else
+            run_attention(p, in, thread);
+        break;
+    }
+}

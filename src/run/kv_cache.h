@@ -1,0 +1,33 @@
+/* kv_cache.h: the paged KV cache of one rank.
+ *
+ *   block   BLOCK_TOKENS consecutive positions of one sequence, for every layer of this rank's stage: one contiguous region
+ *           [layers][kv_heads][tile], so that it can be moved or sent; kv_heads is this rank's share
+ *   tile    k [head_dim][BLOCK_TOKENS] then v [BLOCK_TOKENS][head_dim] (kernel/kernel.h)
+ *
+ * Block ids are the leader's and hold on all ranks; this file only keeps the bytes.  They are mapped at open and touched
+ * when they are first written, so an unused cache costs address space and no memory. */
+#ifndef STOA_RUN_KV_CACHE_H
+#define STOA_RUN_KV_CACHE_H
+
+#include "base/dtype.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct kv_cache {
+    uint32_t n_layers, n_kv_heads, n_blocks;
+    size_t tile_bytes, n_bytes;
+    unsigned char *bytes;
+};
+
+/* Bytes of one block. */
+size_t kv_block_bytes(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, enum dtype type);
+int kv_cache_open(struct kv_cache *kv, uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, enum dtype type, uint32_t n_blocks);
+void kv_cache_release(struct kv_cache *kv);
+
+static inline void *kv_cache_tile(const struct kv_cache *kv, uint32_t block, uint32_t layer, uint32_t kv_head)
+{
+    return kv->bytes + (((size_t)block * kv->n_layers + layer) * kv->n_kv_heads + kv_head) * kv->tile_bytes;
+}
+
+#endif

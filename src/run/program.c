@@ -1,0 +1,377 @@
+#include "run/instr.h"
+
+#include "base/base.h"
+#include "base/error.h"
+#include "kernel/cpu.h"
+#include "kernel/math.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static int no_memory(const char *what)
+{
+    return error_set(ERR_NO_MEMORY, "no memory for %s", what);
+}
+
+/* ---- operands ---- */
+static struct operand weight_operand(const struct program *p, const struct tensor *t)
+{
+    const struct weight *w = t->weight;
+    return (struct operand){
+        .base = (char *)(uintptr_t)weights_data(p->weights, t), .type = w->type, .n_columns = w->columns.end - w->columns.begin,
+        .row_bytes = w->use == WEIGHT_LOOKUP ? dtype_bytes(w->type, w->n_columns) : 0,
+    };
+}
+
+static struct operand value_operand(const struct program *p, const struct tensor *t)
+{
+    size_t row_bytes = dtype_bytes(t->type, tensor_columns(t));
+    return (struct operand){ .base = t->has_buffer ? p->activations + t->offset : NULL, .row_bytes = row_bytes, .type = t->type,
+                             .n_columns = (uint32_t)tensor_columns(t) };
+}
+
+/* A value that stays inside a chain has a row for each thread, at an offset that is its `offset` here. */
+static struct operand operand_of(const struct program *p, const struct tensor *t)
+{
+    if (t->weight)
+        return weight_operand(p, t);
+    struct operand o = value_operand(p, t);
+    if (!t->has_buffer && t->maker->op != OP_input) {
+        o.base = p->rows + t->offset;
+        o.row_bytes = 0;
+        o.thread_bytes = p->scratch_bytes;
+    }
+    return o;
+}
+
+/* Offsets inside a thread's scratch rows, for what has no buffer.  One chain runs at a time, so chains share them. */
+static void place_inner_values(struct program *p)
+{
+    for (struct node *n = p->graph->first; n; n = n->next) {
+        size_t at = 0;
+        for (uint32_t s = 0; s < n->n_steps; s++)
+            for (uint32_t i = 0; i < n->step[s]->n_out; i++) {
+                struct tensor *t = n->step[s]->out[i];
+                if (t->has_buffer)
+                    continue;
+                t->offset = at;
+                at += ROUND_UP(dtype_bytes(t->type, tensor_columns(t)), CACHE_LINE);
+            }
+        p->scratch_bytes = MAX(p->scratch_bytes, at);
+    }
+}
+
+/* ---- instructions ---- */
+static uint32_t symbol_of(const struct tensor *t)
+{
+    return t->dim[0].symbol;
+}
+
+static void compile_tree(struct instr *in, const struct node *n)
+{
+    const struct tree *tree = &n->attr.tree;
+    if (!n->attr.sum_label)
+        return;
+    in->tree.n_groups = tree->n_leaves;
+    in->tree.n_parts = tree->n_parts;
+    for (uint32_t i = 0; i < tree->n_leaves; i++) {
+        in->tree.end[i] = tree->leaf[i].end;
+        in->tree.n_merges[i] = tree->n_merges[i];
+    }
+    in->tree_or_null = &in->tree;
+}
+
+static int compile_frequencies(struct program *p, struct instr *in, const struct node *n)
+{
+    uint32_t n_pairs = n->attr.n_rotated / 2;
+    const float *factors = n->n_in > 1 ? (const float *)in->in[1].base : NULL;
+    if (!(in->frequency = arena_array(&p->memory, float, n_pairs)))
+        return no_memory("RoPE frequencies");
+    for (uint32_t i = 0; i < n_pairs; i++) {
+        in->frequency[i] = (float)(1.0 / math_pow(n->attr.rope_base, 2.0 * i / n->attr.n_rotated));
+        if (factors)
+            in->frequency[i] /= factors[i];
+    }
+    return 0;
+}
+
+static int compile_boundary(struct program *p, struct instr *in, const struct node *n)
+{
+    struct boundary *b = in->boundary = arena_new(&p->memory, struct boundary);
+    if (!b)
+        return no_memory("boundary buffers");
+    b->n_slots = p->options.mesh->size[AXIS_PP] + 1;        /* as many plans as may be in flight */
+    b->slot_bytes = ROUND_UP(in->in[0].row_bytes * dim_max(p->graph, &n->in[0]->dim[0]), CACHE_LINE);
+    b->request = arena_array(&p->memory, struct comm_request, b->n_slots);
+    b->bytes = arena_alloc(&p->memory, b->n_slots * b->slot_bytes);
+    return b->request && b->bytes ? 0 : no_memory("boundary buffers");
+}
+
+static void compile_joined(struct instr *in, const struct node *n)
+{
+    in->joined.n_parts = n->attr.joined.n_parts;
+    in->joined.first = n->attr.joined.first;
+    memcpy(in->joined.n_merges, n->attr.joined.n_merges, sizeof in->joined.n_merges);
+}
+
+static int compile_node(struct program *p, struct instr *in, struct node *n);
+
+static int compile_steps(struct program *p, struct instr *in, struct node *n)
+{
+    int err = 0;
+    in->n_steps = n->n_steps;
+    if (n->n_steps && !(in->step = arena_array(&p->memory, struct instr, n->n_steps)))
+        return no_memory("instructions");
+    for (uint32_t s = 0; !err && s < n->n_steps; s++)
+        err = compile_node(p, &in->step[s], n->step[s]);
+    return err;
+}
+
+static int compile_node(struct program *p, struct instr *in, struct node *n)
+{
+    in->op = n->op;
+    in->attr = &n->attr;
+    in->n_in = n->n_in;
+    in->n_out = n->n_out;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        in->in[i] = operand_of(p, n->in[i]);
+    for (uint32_t i = 0; i < n->n_out; i++)
+        in->out[i] = operand_of(p, n->out[i]);
+    const struct tensor *rows = n->op == OP_kv_store || n->op == OP_send ? n->in[0] : n->out[0];
+    if (n->op == OP_row_chain)
+        rows = n->step[0]->op == OP_kv_store ? n->step[0]->in[0] : n->step[0]->out[0];
+    in->row_symbol = symbol_of(rows);
+    for (uint32_t i = 0; n->op == OP_matmul && i < n->n_out; i++)
+        in->n_panels += DIV_UP(in->out[i].n_columns, PANEL_ROWS);
+    switch (n->op) {
+    case OP_matmul:      compile_tree(in, n); return 0;
+    case OP_rope_angles: return compile_frequencies(p, in, n);
+    case OP_send:        return compile_boundary(p, in, n);
+    case OP_all_reduce:  compile_joined(in, n); return 0;
+    case OP_row_chain:   return compile_steps(p, in, n);
+    default:             return 0;
+    }
+}
+
+/* A matmul whose weights have no kernel for the mode of its input is a hole in the table, found here and not in a step. */
+static int check_kernels(const struct program *p, const struct node *n)
+{
+    const struct kernels *k = p->options.kernels;
+    for (uint32_t i = 1; n->op == OP_matmul && i < n->n_in; i++)
+        if (!(n->in[0]->type == DTYPE_ACT8 ? k->matmul_int8 : k->matmul_f32)[n->in[i]->type])
+            return error_set(ERR_FAILED, "instruction set %s has no matmul for %s", k->name, dtype_info[n->in[i]->type].name);
+    if (!k->attention[p->graph->cache_type] || !k->kv_store[p->graph->cache_type])
+        return error_set(ERR_USAGE, "--kv: a cache of %s is not supported", dtype_info[p->graph->cache_type].name);
+    return 0;
+}
+
+static int compile(struct program *p)
+{
+    uint32_t i = 0;
+    int err = 0;
+    for (struct node *n = p->graph->first; n; n = n->next)
+        p->n_instr++;
+    if (!(p->instr = arena_array(&p->memory, struct instr, p->n_instr + 1)))
+        return no_memory("instructions");
+    for (struct node *n = p->graph->first; !err && n; n = n->next, i++)
+        if ((err = check_kernels(p, n)) == 0)
+            err = compile_node(p, &p->instr[i], n);
+    return err;
+}
+
+/* ---- memory ---- */
+static size_t reduce_scratch_bytes(const struct program *p)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < p->n_instr; i++) {
+        const struct instr *in = &p->instr[i];
+        if (in->op != OP_all_reduce)
+            continue;
+        size_t n_max = (size_t)p->graph->symbol_max[in->row_symbol] * in->out[0].n_columns;
+        size_t n = comm_all_reduce_scratch(p->options.axis[in->attr->axis], &in->joined, n_max);
+        most = MAX(most, n);
+    }
+    return ROUND_UP(most + 1, CACHE_LINE);
+}
+
+static int take_memory(struct program *p)
+{
+    size_t n_threads = (size_t)pool_n_threads(p->options.pool), n_tokens = p->graph->symbol_max[SYMBOL_T];
+    place_inner_values(p);
+    p->scratch_bytes = ROUND_UP(p->scratch_bytes + 1, 4096);
+    p->activations = mmap(NULL, p->graph->arena_bytes + CACHE_LINE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p->activations == MAP_FAILED) {
+        p->activations = NULL;
+        return error_set(ERR_NO_MEMORY, "no memory for %zu MB of activations; a smaller --chunk needs less", p->graph->arena_bytes >> 20);
+    }
+    p->rows = aligned_alloc(CACHE_LINE, p->scratch_bytes * n_threads);
+    p->sequence_of = calloc(n_tokens, sizeof *p->sequence_of);
+    p->item = calloc(n_tokens + 1, sizeof *p->item);
+    if (!p->rows || !p->sequence_of || !p->item)
+        return no_memory("a step");
+    memset(p->rows, 0, p->scratch_bytes * n_threads);
+    return 0;
+}
+
+int program_open(struct program **out, struct graph *graph, const struct program_options *options)
+{
+    struct program *p = calloc(1, sizeof *p);
+    int err = 0;
+    if (!p) {
+        graph_close(graph);
+        return no_memory("a program");
+    }
+    p->graph = graph;
+    p->options = *options;
+    if ((err = kv_cache_open(&p->cache, graph->n_cache_layers, graph->n_kv_heads, graph->head_dim, graph->cache_type, options->n_blocks)) < 0 ||
+        (err = weights_open(&p->weights, graph, options->file, options->pool, options->progress, options->progress_user)) < 0 ||
+        (err = take_memory(p)) < 0 || (err = compile(p)) < 0)
+        goto done;
+    if (!(p->reduce_scratch = aligned_alloc(CACHE_LINE, reduce_scratch_bytes(p)))) {
+        err = no_memory("reductions");
+        goto done;
+    }
+    *out = p;
+    p = NULL;
+done:
+    program_close(p);
+    return err;
+}
+
+/* Sends that are still under way are finished by the transport's close. */
+void program_close(struct program *p)
+{
+    if (!p)
+        return;
+    for (uint32_t i = 0; i < p->n_instr; i++) {
+        struct boundary *b = p->instr[i].boundary;
+        for (uint32_t s = 0; b && s < b->n_slots; s++)
+            comm_wait(p->options.stages, &b->request[s]);
+    }
+    weights_close(p->weights);
+    kv_cache_release(&p->cache);
+    if (p->activations)
+        munmap(p->activations, p->graph->arena_bytes + CACHE_LINE);
+    free(p->rows);
+    free(p->sequence_of);
+    free(p->item);
+    free(p->reduce_scratch);
+    arena_close(&p->memory);
+    graph_close(p->graph);
+    free(p);
+}
+
+/* ---- steps ---- */
+/* Long prefills are cut so that there is work for every thread; the kernel takes what fits it of each piece. */
+#define ITEM_TOKENS 16
+
+static void prepare(struct program *p, const struct step *step)
+{
+    p->step = step;
+    p->count[SYMBOL_T] = step->n_tokens;
+    p->count[SYMBOL_R] = step->n_rows;
+    p->n_items = 0;
+    p->error = 0;
+    for (uint32_t s = 0; s < step->n_sequences; s++) {
+        const struct step_sequence *q = &step->sequences[s];
+        for (uint32_t t = 0; t < q->n_tokens; t++)
+            p->sequence_of[q->first_token + t] = s;
+        for (uint32_t t = 0; t < q->n_tokens; t += ITEM_TOKENS)
+            p->item[p->n_items++] = (struct attention_item){ s, q->first_token + t, MIN(ITEM_TOKENS, q->n_tokens - t) };
+    }
+    for (uint32_t i = 0; i < p->n_instr; i++)
+        atomic_store_explicit(&p->instr[i].next, 0, memory_order_relaxed);
+}
+
+static void run_thread(void *user, int thread)
+{
+    struct program *p = user;
+    cpu_float_mode_set();
+    for (uint32_t i = 0; i < p->n_instr; i++) {
+        struct instr *in = &p->instr[i];
+        if (in->op == OP_input || (in->row_symbol && !p->count[in->row_symbol]))
+            continue;
+        program_run_instr(p, in, thread);
+        pool_barrier(p->options.pool);
+    }
+}
+
+static void count_hidden(struct program *p)
+{
+    uint32_t n = 0;
+    for (const struct node *node = p->graph->first; node; node = node->next)
+        for (uint32_t i = 0; i < node->n_out; i++) {
+            const struct tensor *t = node->out[i];
+            if (!t->is_output || strcmp(t->name, "hidden") || n == COUNT_OF(p->counters.hidden_square))
+                continue;
+            const float *x = (const float *)(p->activations + t->offset);
+            size_t n_floats = (size_t)p->count[symbol_of(t)] * tensor_columns(t);
+            for (size_t j = 0; j < n_floats; j++)
+                p->counters.hidden_square[n] += (double)x[j] * x[j];
+            p->counters.hidden_layer[n++] = node->layer;
+        }
+    p->counters.n_hidden = n;
+}
+
+int program_step(struct program *p, const struct step *step)
+{
+    assert(step->n_tokens && step->n_tokens <= p->graph->symbol_max[SYMBOL_T] && step->n_rows <= p->graph->symbol_max[SYMBOL_R]);
+    double start_s = seconds_now();
+    prepare(p, step);
+    pool_run(p->options.pool, run_thread, p);
+    count_hidden(p);
+    p->counters.step_s += seconds_now() - start_s;
+    return p->error < 0 ? p->error : cpu_float_mode_check();
+}
+
+const float *program_output(const struct program *p, const char *name, uint32_t *n_columns)
+{
+    for (const struct node *n = p->graph->last; n; n = n->prev)
+        for (uint32_t i = 0; i < n->n_out; i++)
+            if (n->out[i]->is_output && !strcmp(n->out[i]->name, name)) {
+                *n_columns = (uint32_t)tensor_columns(n->out[i]);
+                return (const float *)(p->activations + n->out[i]->offset);
+            }
+    return NULL;
+}
+
+/* ---- counters ---- */
+static void each_comm(const struct program *p, void (*visit)(struct comm *, struct program_counters *), struct program_counters *out)
+{
+    if (p->options.stages)
+        visit(p->options.stages, out);
+    for (int a = 0; a < N_AXES; a++)
+        if (p->options.axis[a])
+            visit(p->options.axis[a], out);
+}
+
+static void add_comm(struct comm *comm, struct program_counters *out)
+{
+    const struct comm_counters *c = comm_counters(comm);
+    out->wait_s += c->wait_s;
+    out->wire_s += c->wire_s;
+    out->bytes_sent += c->bytes_sent;
+    out->n_messages += c->n_messages;
+}
+
+static void reset_comm(struct comm *comm, struct program_counters *out)
+{
+    (void)out;
+    comm_counters_reset(comm);
+}
+
+void program_counters(const struct program *p, struct program_counters *out)
+{
+    *out = p->counters;
+    out->weight_bytes = weights_bytes(p->weights);
+    out->cache_bytes = p->cache.n_bytes;
+    out->arena_bytes = p->graph->arena_bytes;
+    each_comm(p, add_comm, out);
+}
+
+void program_counters_reset(struct program *p)
+{
+    p->counters = (struct program_counters){ 0 };
+    each_comm(p, reset_comm, NULL);
+}

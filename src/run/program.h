@@ -1,0 +1,64 @@
+/* program.h: a rank's graph, compiled: weights loaded, every operand resolved to an address, ready to run steps.
+ *
+ * program_step() runs the instructions in order on all threads of the pool, with one barrier after each; only thread 0,
+ * the caller, talks to other ranks.  A step allocates nothing. */
+#ifndef STOA_RUN_PROGRAM_H
+#define STOA_RUN_PROGRAM_H
+
+#include "comm/comm.h"
+#include "graph/graph.h"
+#include "kernel/kernel.h"
+#include "run/weights.h"
+
+struct program;
+
+struct program_options {
+    const struct model_file *file;          /* stays open as long as the program */
+    const struct kernels *kernels;
+    struct pool *pool;
+    const struct mesh *mesh;
+    uint32_t rank;
+    struct comm *stages;                    /* all ranks; messages between pipeline stages */
+    struct comm *axis[N_AXES];              /* this rank's line of the mesh along each axis that has collectives */
+    uint32_t n_blocks;                      /* of the KV cache */
+    weights_progress_fn *progress;
+    void *progress_user;
+};
+
+/* Takes the graph over, on failure too.  It has been through pass_place(). */
+int program_open(struct program **out, struct graph *graph, const struct program_options *options);
+void program_close(struct program *program);
+
+/* What one step computes.  Tokens of a sequence stand together, in ascending position. */
+struct step_sequence {
+    uint32_t first_token, n_tokens;         /* of the step's tokens */
+    uint32_t position;                      /* of its first token in this step */
+    uint32_t n_blocks;
+    const uint32_t *blocks;                 /* KV blocks of positions 0 .. position + n_tokens - 1 at least */
+};
+struct step {
+    uint32_t n_tokens, n_rows, n_sequences;
+    const int32_t *tokens, *positions;      /* [n_tokens] */
+    const int32_t *rows;                    /* [n_rows]: which tokens' outputs are wanted */
+    const struct step_sequence *sequences;
+};
+/* n_tokens and n_rows within the symbols' maxima, n_tokens >= 1.  ERR_PEER from the transport, ERR_FAILED when a library has
+ * changed the floating-point mode. */
+int program_step(struct program *program, const struct step *step);
+
+/* The output called `name` after a step: [rows][columns]; NULL when this rank does not make it.  Valid until the next step. */
+const float *program_output(const struct program *program, const char *name, uint32_t *n_columns);
+
+struct program_counters {
+    size_t weight_bytes, cache_bytes, arena_bytes;
+    double step_s;                          /* inside program_step() */
+    double wait_s, wire_s;                  /* of that, in communication */
+    uint64_t bytes_sent, n_messages;
+    double hidden_square[256];              /* sums of squares of the outputs "hidden", in order */
+    int hidden_layer[256];
+    uint32_t n_hidden;
+};
+void program_counters(const struct program *program, struct program_counters *out);
+void program_counters_reset(struct program *program);
+
+#endif
