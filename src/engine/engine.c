@@ -1,0 +1,243 @@
+#include "engine/engine_impl.h"
+
+#include "base/base.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- agreement: an open that fails on one rank fails on all ---- */
+struct report {
+    int32_t code;
+    uint64_t digest;            /* of the model file's head and of what shapes the answer */
+    char text[236];
+};
+
+static uint64_t options_digest(const struct model_file *file, const struct engine_options *o)
+{
+    uint64_t h = model_file_digest(file);
+    const uint64_t parts[] = { o->int8_activations, o->cache_type, o->chunk, o->context, o->max_sequences, o->full_logits, o->hidden_norms };
+    for (size_t i = 0; i < COUNT_OF(parts); i++)
+        h = (h ^ parts[i]) * 0x100000001b3u;
+    return h;
+}
+
+static int agree(struct engine *e, int err, uint64_t digest)
+{
+    struct report mine = { .code = err, .digest = digest }, *all = calloc(e->n_ranks, sizeof *all);
+    if (err < 0)
+        snprintf(mine.text, sizeof mine.text, "%s", error_text());
+    if (!all)
+        return error_set(ERR_NO_MEMORY, "out of memory at start");
+    int sent = comm_all_gather(e->world, all, &mine, sizeof mine);
+    if (sent < 0) {
+        free(all);
+        return sent;
+    }
+    int result = 0;
+    for (uint32_t r = 0; result == 0 && r < e->n_ranks; r++) {
+        if (all[r].code < 0)
+            result = e->n_ranks > 1 ? error_set(all[r].code, "rank %u: %s", r, all[r].text) : err;
+        else if (all[r].digest != all[0].digest)
+            result = error_set(ERR_BAD_FILE, "rank %u has another model file or other options than rank 0", r);
+    }
+    free(all);
+    return result;
+}
+
+/* ---- opening ---- */
+static void show_progress(size_t done, size_t all, void *user)
+{
+    double *next_s = user;
+    if (seconds_now() < *next_s)
+        return;
+    *next_s = seconds_now() + 1;
+    log_info("loading: %zu of %zu MB", done >> 20, all >> 20);
+}
+
+static int open_groups(struct engine *e)
+{
+    int stage = (int)mesh_coordinate(&e->mesh, e->rank, AXIS_PP), lane = (int)mesh_coordinate(&e->mesh, e->rank, AXIS_TP), err;
+    if ((err = comm_split(&e->control, e->world, 0, (int)e->rank)) < 0 || (err = comm_split(&e->stages, e->world, 0, (int)e->rank)) < 0)
+        return err;
+    return comm_split(&e->axis[AXIS_TP], e->world, stage, lane);
+}
+
+static uint32_t max_tokens(const struct engine_options *o)
+{
+    return MAX(o->chunk, o->max_sequences);
+}
+
+static uint32_t max_rows(const struct engine_options *o)
+{
+    return o->full_logits ? max_tokens(o) : o->max_sequences;
+}
+
+static struct compile_options compile_options(const struct engine *e)
+{
+    const struct engine_options *o = &e->options;
+    return (struct compile_options){
+        .model = { .int8_activations = o->int8_activations, .hidden_outputs = o->hidden_norms, .cache_type = o->cache_type,
+                   .max_tokens = max_tokens(o), .max_rows = max_rows(o) },
+        .mesh = o->mesh, .without = o->without,
+    };
+}
+
+static int open_program(struct engine *e, const struct model_file *file)
+{
+    const struct engine_options *o = &e->options;
+    const struct kernels *kernels;
+    struct graph *g;
+    double next_s = seconds_now() + 1;
+    struct compile_options compile = compile_options(e);
+    int err;
+    if ((err = kernels_find(&kernels, o->isa)) < 0 || (err = compile_rank(&g, file, &compile, e->rank, PASS_PLACE)) < 0)
+        return err;
+    struct program_options program = {
+        .file = file, .kernels = kernels, .pool = e->pool, .mesh = &e->mesh, .rank = e->rank, .stages = e->stages,
+        .n_blocks = o->max_sequences * DIV_UP(o->context, BLOCK_TOKENS), .progress = show_progress, .progress_user = &next_s,
+    };
+    memcpy(program.axis, e->axis, sizeof program.axis);
+    return program_open(&e->program, g, &program);
+}
+
+static int open_rank(struct engine *e, const struct model_file *file)
+{
+    struct engine_options *o = &e->options;
+    int err;
+    if ((err = model_info_read(&e->model, file)) < 0)
+        return err;
+    if (!o->context)
+        o->context = MIN(e->model.n_context, 8192);
+    if (o->context > e->model.n_context)
+        return error_set(ERR_USAGE, "--context %u: the model was made for %u", o->context, e->model.n_context);
+    o->chunk = MIN(o->chunk, o->context);
+    /* With threads on every rank of this machine a spin pays only when they have a core each. */
+    comm_set_threads(e->world, o->n_threads);
+    if ((err = pool_open(&e->pool, o->n_threads, (uint32_t)o->n_threads * e->n_ranks <= (uint32_t)cpu_cores())) < 0 ||
+        (err = open_program(e, file)) < 0)
+        return err;
+    e->is_last_stage = mesh_coordinate(&e->mesh, e->rank, AXIS_PP) + 1 == e->mesh.size[AXIS_PP];
+    e->logits = program_output(e->program, "logits", &e->n_slice);
+    struct label_info labels[N_LABELS] = { [LABEL_VOCAB] = { .n_elements = e->model.n_vocab, .width = 1, .unit = 16 } };
+    e->vocab = label_range(labels, LABEL_VOCAB, e->mesh.n_shares ? e->mesh.share : NULL, e->mesh.size[AXIS_TP],
+                           mesh_coordinate(&e->mesh, e->rank, AXIS_TP));
+    uint32_t max_blocks = o->max_sequences * DIV_UP(o->context, BLOCK_TOKENS);
+    if ((err = plan_open(&e->plan, max_tokens(o), max_rows(o), o->max_sequences, max_blocks)) < 0)
+        return err;
+    e->plan_bytes = malloc(plan_max_bytes(e->plan));
+    e->row_max = calloc(max_rows(o), sizeof *e->row_max);
+    if (!e->plan_bytes || !e->row_max)
+        return error_set(ERR_NO_MEMORY, "no memory for step plans");
+    return e->rank == 0 ? leader_open(e) : 0;
+}
+
+int engine_open(struct engine **out, const struct model_file *file, const struct engine_options *options, struct comm *world)
+{
+    struct engine *e = calloc(1, sizeof *e);
+    int err;
+    if (!e)
+        return error_set(ERR_NO_MEMORY, "out of memory at start");
+    e->options = *options;
+    e->mesh = options->mesh;
+    e->world = world;
+    e->rank = (uint32_t)comm_rank(world);
+    e->n_ranks = (uint32_t)comm_size(world);
+    if (e->n_ranks != mesh_n_ranks(&e->mesh)) {
+        char layout[64];
+        mesh_print(&e->mesh, layout);
+        err = error_set(ERR_USAGE, "layout %s needs %u ranks, the world has %u", layout, mesh_n_ranks(&e->mesh), e->n_ranks);
+        e->n_ranks = 0;
+        engine_close(e);
+        return err;
+    }
+    if ((err = open_groups(e)) < 0 || (err = agree(e, open_rank(e, file), options_digest(file, &e->options))) < 0) {
+        e->n_ranks = 0;         /* nobody follows: close without a last plan */
+        engine_close(e);
+        return err;
+    }
+    *out = e;
+    return 0;
+}
+
+void engine_close(struct engine *e)
+{
+    if (!e)
+        return;
+    if (e->rank == 0)
+        leader_close(e);
+    program_close(e->program);
+    pool_close(e->pool);
+    plan_close(e->plan);
+    free(e->plan_bytes);
+    free(e->row_max);
+    buffer_release(&e->result);
+    for (int a = 0; a < N_AXES; a++)
+        comm_close(e->axis[a]);
+    comm_close(e->stages);
+    comm_close(e->control);
+    free(e);
+}
+
+const struct model_info *engine_model(const struct engine *e)
+{
+    return &e->model;
+}
+
+uint32_t engine_context(const struct engine *e)
+{
+    return e->options.context;
+}
+
+uint32_t engine_chunk(const struct engine *e)
+{
+    return e->options.chunk;
+}
+
+int engine_n_ranks(const struct engine *e)
+{
+    return (int)e->n_ranks;
+}
+
+uint32_t engine_last_stage_rank(const struct engine *e, uint32_t i)
+{
+    return mesh_peer(&e->mesh, mesh_peer(&e->mesh, 0, AXIS_PP, e->mesh.size[AXIS_PP] - 1), AXIS_TP, i);
+}
+
+/* ---- running ---- */
+int engine_run_plan(struct engine *e, const struct plan *plan, struct buffer *out)
+{
+    struct step step = plan_step(plan);
+    int err = step.n_tokens ? program_step(e->program, &step) : 0;
+    if (err < 0 || !e->is_last_stage)
+        return err;
+    return result_collect(e, plan, out);
+}
+
+static uint64_t peak_bytes(void)
+{
+    char line[256];
+    unsigned long long kb = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %llu", &kb) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kb * 1024;
+}
+
+void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset)
+{
+    struct program_counters c;
+    program_counters(e->program, &c);
+    *out = (struct rank_counters){ .rank = e->rank, .weight_bytes = c.weight_bytes, .peak_bytes = peak_bytes(), .wait_s = c.wait_s,
+                                   .wire_s = c.wire_s, .compute_s = MAX(c.step_s - c.wait_s - c.wire_s, 0), .bytes_sent = c.bytes_sent,
+                                   .n_hidden = c.n_hidden };
+    memcpy(out->hidden_square, c.hidden_square, sizeof out->hidden_square);
+    memcpy(out->hidden_layer, c.hidden_layer, sizeof out->hidden_layer);
+    if (reset)
+        program_counters_reset(e->program);
+}

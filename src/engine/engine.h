@@ -1,0 +1,84 @@
+/* engine.h: a replica: one leader that decides and ranks that run.
+ *
+ * Every rank of the world opens the engine with the same options.  Rank 0, the leader, then adds sequences and calls
+ * engine_step() until they are done; every other rank calls engine_follow(), which returns when the leader closes.
+ *
+ * The leader keeps up to pp + 1 plans in flight.  A sequence is in one plan in flight at a time, the chunks of its prefill
+ * excepted.  One thread of each process, the step thread, calls in. */
+#ifndef STOA_ENGINE_ENGINE_H
+#define STOA_ENGINE_ENGINE_H
+
+#include "engine/sampler.h"
+#include "run/compile.h"
+
+#include "comm/comm.h"
+
+struct engine;
+struct sequence;
+
+struct engine_options {
+    struct mesh mesh;
+    int n_threads;                      /* of this rank */
+    bool int8_activations;
+    enum dtype cache_type;
+    uint32_t chunk;                     /* most prompt tokens of one sequence in a step */
+    uint32_t context;                   /* most tokens of a sequence; 0: what the model was made for, 8192 at most */
+    uint32_t max_sequences;
+    const char *isa;                    /* NULL: the best of this CPU */
+    unsigned without;                   /* passes left out, as pass_parse_without() gives them */
+    bool full_logits;                   /* sequences may ask for whole rows of logits */
+    bool hidden_norms;
+};
+
+/* Collective over the world.  When it fails on any rank it fails on all; the leader's error_text() names the rank. */
+int engine_open(struct engine **out, const struct model_file *file, const struct engine_options *options, struct comm *world);
+/* The leader's close ends the followers.  NULL is fine. */
+void engine_close(struct engine *e);
+/* Ranks but 0: runs plans until the leader closes. */
+int engine_follow(struct engine *e);
+
+const struct model_info *engine_model(const struct engine *e);
+uint32_t engine_context(const struct engine *e);
+uint32_t engine_chunk(const struct engine *e);
+int engine_n_ranks(const struct engine *e);
+
+/* ---- the leader's side ---- */
+struct sequence_request {
+    const int32_t *tokens;              /* copied */
+    uint32_t n_tokens;                  /* at least 1 */
+    uint32_t n_new;                     /* tokens to generate */
+    struct sample_params params;
+    bool all_rows;                      /* on_row for every position, else for the last of the prompt and each new token */
+    /* With full_logits: the logits that follow `position`, n_vocab of them; valid during the call.  NULL is fine. */
+    void (*on_row)(void *user, uint32_t position, const float *logits, uint32_t n_vocab);
+    void *user;
+};
+/* ERR_USAGE: a token that does not exist, too long for the context.  ERR_FULL: no room beside the others now. */
+int engine_add(struct engine *e, struct sequence **out, const struct sequence_request *request);
+/* The next turn of a sequence that is done: these tokens from the start; what it has in common with what was computed is
+ * not computed again. */
+int engine_continue(struct engine *e, struct sequence *s, const struct sequence_request *request);
+/* At any time, also in the middle. */
+void engine_remove(struct engine *e, struct sequence *s);
+/* Plans, runs, and takes the result of the oldest plan in flight: 1; 0 when no sequence has anything left to do. */
+int engine_step(struct engine *e);
+
+bool sequence_is_done(const struct sequence *s);
+/* The generated tokens so far. */
+const int32_t *sequence_new_tokens(const struct sequence *s, uint32_t *n);
+/* Stops after what it has: an end token was seen. */
+void sequence_stop(struct sequence *s);
+
+struct rank_counters {
+    uint32_t rank;
+    uint64_t weight_bytes, peak_bytes;  /* peak: of the process, as the system counts it */
+    double compute_s, wait_s, wire_s;   /* since the last reset */
+    uint64_t bytes_sent;
+    double hidden_square[256];          /* see run/program.h */
+    int32_t hidden_layer[256];
+    uint32_t n_hidden;
+};
+/* counters: engine_n_ranks() of them. */
+int engine_counters(struct engine *e, struct rank_counters *counters, bool reset);
+
+#endif

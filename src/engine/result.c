@@ -1,0 +1,176 @@
+/* result.c: what the last stage finds, on its way to the leader.
+ *
+ * For each wanted row, in order: the slice of logits, when whole rows are wanted; else a candidate_row and its candidates.
+ * Slices join in the order of ranks, which is the order of ids. */
+#include "engine/engine_impl.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const float *slice_row(const struct engine *e, uint32_t row)
+{
+    return e->logits + (size_t)row * e->n_slice;
+}
+
+/* The rows' maxima over the whole vocabulary, where a row's candidates depend on it. */
+static int find_maxima(struct engine *e, const struct plan *plan)
+{
+    bool needed = false;
+    for (uint32_t i = 0; i < plan->header.n_rows; i++) {
+        const float *row = slice_row(e, i);
+        float max = -INFINITY;
+        for (uint32_t j = 0; j < e->n_slice; j++)
+            max = row[j] > max ? row[j] : max;
+        e->row_max[i] = max;
+        needed |= sample_needs_max(&plan->row[i].params);
+    }
+    return needed ? comm_all_max(e->axis[AXIS_TP], e->row_max, plan->header.n_rows) : 0;
+}
+
+int result_collect(struct engine *e, const struct plan *plan, struct buffer *out)
+{
+    uint32_t n_rows = plan->header.n_rows;
+    if (plan->header.flags & PLAN_FULL_LOGITS) {
+        buffer_add(out, e->logits, (size_t)n_rows * e->n_slice * sizeof(float));
+    } else {
+        int err = find_maxima(e, plan);
+        if (err < 0)
+            return err;
+        for (uint32_t i = 0; i < n_rows; i++)
+            sample_collect(out, slice_row(e, i), e->n_slice, (int32_t)e->vocab.begin, e->row_max[i], plan->row[i].position,
+                           e->model.n_vocab, &plan->row[i].params);
+    }
+    return out->failed ? error_set(ERR_NO_MEMORY, "no memory for candidates") : 0;
+}
+
+/* ---- leader ---- */
+static int receive_results(struct engine *e, struct flight *f)
+{
+    for (uint32_t i = 0; i < e->mesh.size[AXIS_TP]; i++) {
+        uint32_t rank = engine_last_stage_rank(e, i);
+        struct buffer *in = &e->incoming[i];
+        size_t n_bytes;
+        int err;
+        in->size = 0;
+        if (rank == e->rank) {
+            buffer_add(in, f->own_result.bytes, f->own_result.size);
+        } else {
+            if ((err = comm_probe(e->control, (int)rank, TAG_RESULT, false, -1, &n_bytes, NULL)) < 0)
+                return err;
+            buffer_reserve(in, n_bytes);
+            if (!in->failed && (err = comm_receive(e->control, in->bytes, n_bytes, (int)rank, TAG_RESULT)) < 0)
+                return err;
+            in->size = n_bytes;
+        }
+        if (in->failed)
+            return error_set(ERR_NO_MEMORY, "no memory for a result");
+    }
+    return 0;
+}
+
+static int room_for_candidates(struct engine *e, size_t n)
+{
+    if (n <= e->candidates_room)
+        return 0;
+    struct candidate *more = realloc(e->candidates, 2 * n * sizeof *more);
+    if (!more)
+        return error_set(ERR_NO_MEMORY, "no memory for candidates");
+    e->candidates = more;
+    e->candidates_room = 2 * n;
+    return 0;
+}
+
+/* Row after row; `at` remembers where the next row of each rank starts. */
+static int pick_token(struct engine *e, size_t *at, const struct sample_params *params, int32_t *id)
+{
+    size_t n = 0;
+    uint64_t mass = 0;
+    bool has_nan = false;
+    for (uint32_t i = 0; i < e->mesh.size[AXIS_TP]; i++) {
+        struct candidate_row row;
+        if (e->incoming[i].size - at[i] < sizeof row)
+            return error_set(ERR_PEER, "a result is too short");
+        memcpy(&row, e->incoming[i].bytes + at[i], sizeof row);
+        size_t n_bytes = row.n_candidates * sizeof(struct candidate);
+        if (e->incoming[i].size - at[i] - sizeof row < n_bytes)
+            return error_set(ERR_PEER, "a result is too short");
+        int err = room_for_candidates(e, n + row.n_candidates);
+        if (err < 0)
+            return err;
+        if (n_bytes)
+            memcpy(e->candidates + n, e->incoming[i].bytes + at[i] + sizeof row, n_bytes);
+        at[i] += sizeof row + n_bytes;
+        n += row.n_candidates;
+        mass += row.mass;
+        has_nan |= row.has_nan;
+    }
+    return sample_pick(id, e->candidates, has_nan ? 0 : n, mass, params);
+}
+
+static int take_candidates(struct engine *e, struct flight *f)
+{
+    size_t *at = calloc(e->mesh.size[AXIS_TP], sizeof *at);
+    int err = at ? 0 : error_set(ERR_NO_MEMORY, "no memory for a result");
+    for (uint32_t r = 0; !err && r < f->plan->header.n_rows; r++) {
+        int32_t id;
+        if ((err = pick_token(e, at, &f->plan->row[r].params, &id)) == 0)
+            leader_take_token(f->row_sequence[r], id);
+    }
+    free(at);
+    return err;
+}
+
+/* One row of whole logits, joined from the slices. */
+static int join_row(struct engine *e, uint32_t row)
+{
+    struct label_info labels[N_LABELS] = { [LABEL_VOCAB] = { .n_elements = e->model.n_vocab, .width = 1, .unit = 16 } };
+    for (uint32_t i = 0; i < e->mesh.size[AXIS_TP]; i++) {
+        struct range ids = label_range(labels, LABEL_VOCAB, e->mesh.n_shares ? e->mesh.share : NULL, e->mesh.size[AXIS_TP], i);
+        size_t n_bytes = (ids.end - ids.begin) * sizeof(float);
+        if (e->incoming[i].size < (row + 1) * n_bytes)
+            return error_set(ERR_PEER, "a result is too short");
+        if (n_bytes)
+            memcpy(e->full_row + ids.begin, e->incoming[i].bytes + row * n_bytes, n_bytes);
+    }
+    return 0;
+}
+
+static int take_rows(struct engine *e, struct flight *f)
+{
+    int err = 0;
+    for (uint32_t r = 0; !err && r < f->plan->header.n_rows; r++) {
+        struct sequence *s = f->row_sequence[r];
+        const struct plan_row *row = &f->plan->row[r];
+        if ((err = join_row(e, r)) < 0)
+            break;
+        leader_take_row(s, row->position - 1, e->full_row, e->model.n_vocab);
+        if (!leader_wants_token(s, row->position))
+            continue;
+        struct buffer *one = &e->result;
+        float max = -INFINITY;
+        for (uint32_t i = 0; i < e->model.n_vocab; i++)
+            max = e->full_row[i] > max ? e->full_row[i] : max;
+        one->size = 0;
+        sample_collect(one, e->full_row, e->model.n_vocab, 0, max, row->position, e->model.n_vocab, &row->params);
+        if (one->failed)
+            return error_set(ERR_NO_MEMORY, "no memory for candidates");
+        struct candidate_row found;
+        int32_t id;
+        memcpy(&found, one->bytes, sizeof found);
+        if ((err = sample_pick(&id, (struct candidate *)(void *)(one->bytes + sizeof found), found.n_candidates, found.mass, &row->params)) == 0)
+            leader_take_token(s, id);
+    }
+    return err;
+}
+
+int result_apply(struct engine *e, struct flight *f)
+{
+    int err = receive_results(e, f);
+    if (err < 0)
+        return err;
+    return f->plan->header.flags & PLAN_FULL_LOGITS ? take_rows(e, f) : take_candidates(e, f);
+}

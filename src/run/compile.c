@@ -1,0 +1,82 @@
+#include "run/compile.h"
+
+#include "base/base.h"
+#include "base/error.h"
+#include "kernel/kernel.h"
+#include "run/kv_cache.h"
+
+#include <string.h>
+
+const char *const pass_name[N_PASSES] = { "build", "simplify", "shard", "fuse", "place" };
+
+int pass_find(enum pass *out, const char *name)
+{
+    for (int i = 0; i < N_PASSES; i++)
+        if (!strcmp(name, pass_name[i])) {
+            *out = (enum pass)i;
+            return 0;
+        }
+    return error_set(ERR_USAGE, "there is no pass \"%s\": build, simplify, shard, fuse, place", name);
+}
+
+int pass_parse_without(unsigned *mask, const char *names)
+{
+    *mask = 0;
+    while (names && *names) {
+        char name[32];
+        size_t n = strcspn(names, ",");
+        enum pass pass = PASS_BUILD;
+        memcpy(name, names, MIN(n, sizeof name - 1));
+        name[MIN(n, sizeof name - 1)] = 0;
+        int err = pass_find(&pass, name);
+        if (err < 0)
+            return err;
+        if (pass == PASS_BUILD || pass == PASS_SHARD)
+            return error_set(ERR_USAGE, "pass %s cannot be left out: simplify, fuse and place can", name);
+        *mask |= 1u << pass;
+        names += n + (names[n] == ',');
+    }
+    return 0;
+}
+
+static bool wanted(const struct compile_options *options, enum pass pass, enum pass last)
+{
+    return pass <= last && !(options->without & 1u << pass);
+}
+
+int compile_rank(struct graph **out, const struct model_file *file, const struct compile_options *options, uint32_t rank, enum pass last)
+{
+    struct graph *g = NULL, *mine = NULL;
+    int err;
+    if ((err = model_build(&g, file, &options->model)) < 0 || (wanted(options, PASS_SIMPLIFY, last) && (err = pass_simplify(g)) < 0))
+        goto done;
+    if (last < PASS_SHARD) {
+        mine = g;
+        g = NULL;
+    } else if ((err = pass_shard(&mine, g, &options->mesh, rank)) < 0) {
+        goto done;
+    }
+    if ((wanted(options, PASS_FUSE, last) && (err = pass_fuse(mine)) < 0) ||
+        (last >= PASS_PLACE && (err = pass_place(mine, !(options->without & 1u << PASS_PLACE))) < 0))
+        goto done;
+    *out = mine;
+    mine = NULL;
+done:
+    graph_close(g);
+    graph_close(mine);
+    return err;
+}
+
+int predict_rank(struct rank_prediction *out, const struct model_file *file, const struct compile_options *options, uint32_t rank)
+{
+    struct graph *g;
+    int err = compile_rank(&g, file, options, rank, PASS_PLACE);
+    if (err < 0)
+        return err;
+    *out = (struct rank_prediction){
+        .weight_bytes = graph_weight_bytes(g, matmul_packed_bytes), .activation_bytes = g->arena_bytes,
+        .kv_bytes_per_token = kv_block_bytes(g->n_cache_layers, g->n_kv_heads, g->head_dim, g->cache_type) / BLOCK_TOKENS,
+    };
+    graph_close(g);
+    return 0;
+}

@@ -1,0 +1,30 @@
+/* compile.h: from a model file to the graph of one rank, pass by pass. */
+#ifndef STOA_RUN_COMPILE_H
+#define STOA_RUN_COMPILE_H
+
+#include "model/model.h"
+
+enum pass { PASS_BUILD, PASS_SIMPLIFY, PASS_SHARD, PASS_FUSE, PASS_PLACE, N_PASSES };
+extern const char *const pass_name[N_PASSES];
+
+struct compile_options {
+    struct model_options model;
+    struct mesh mesh;
+    unsigned without;           /* bits 1 << enum pass: simplify and fuse do nothing, place shares no memory */
+};
+
+/* A pass by name; "build" and "shard" can be stopped after but not switched off.  ERR_USAGE names the choices. */
+int pass_find(enum pass *out, const char *name);
+/* A comma list of passes to leave out, as a mask; NULL is none. */
+int pass_parse_without(unsigned *mask, const char *names);
+
+/* Runs the passes up to `last` for `rank`.  Closes nothing of the caller's; graph_close() the result. */
+int compile_rank(struct graph **out, const struct model_file *file, const struct compile_options *options, uint32_t rank, enum pass last);
+
+/* What a rank will hold, before anything is loaded. */
+struct rank_prediction {
+    size_t weight_bytes, kv_bytes_per_token, activation_bytes;
+};
+int predict_rank(struct rank_prediction *out, const struct model_file *file, const struct compile_options *options, uint32_t rank);
+
+#endif
