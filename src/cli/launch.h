@@ -12,12 +12,23 @@ struct launch_options {
     int n_ranks;
     const char *hosts_file;     /* --hosts, or NULL: this machine alone */
     bool chat;                  /* Ctrl-C becomes a line "\x03" on the ranks' standard input, instead of the end of the job */
+    bool no_input;              /* the command reads no standard input: it is left to others, as in a shell's `while read` loop */
 };
-/* Runs the job to its end.  The exit code of the whole command, or a negative error code when it could not be started
- * (no launcher installed, hosts file unreadable). */
+/* Runs the job to its end; no process, folder or shared-memory segment of it is left on this host when this returns.
+ *
+ * The exit code of the whole command:
+ *   0 to 3             as the ranks ended; one that failed has said why itself
+ *   1                  a rank or mpirun died, or could not start: one line on standard error says so
+ *   128 + a signal     SIGINT, SIGTERM, SIGHUP or SIGQUIT came, or SIGPIPE: nobody reads standard output any more
+ * or a negative error code when nothing was started (no launcher installed, hosts file unreadable).
+ *
+ * Open MPI's parameters go through the environment (OMPI_MCA_x), and one that the user has set wins.  A rank's standard input
+ * is the command's on rank 0 and empty elsewhere; its standard output looks like a terminal to it whatever it is.
+ * Call it before the process has threads or children. */
 int launch_ranks(const struct launch_options *options, int argc, char **argv);
 
-/* In a rank: ties its life to the launcher's (ends when the launcher does).  Call first in main(), before MPI starts. */
+/* In a rank: ties its life to the launcher's (ends when the launcher does) and tells launch_ranks() that it lives.  Call first
+ * in main(), before MPI starts; in a process that launch_ranks() has not started it does nothing. */
 void launch_tie_rank(void);
 
 #endif

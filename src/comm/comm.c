@@ -22,7 +22,9 @@ enum {
 };
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------------- */
-#define SPIN_S 200e-6
+/* Two ranks that answer each other meet within the spin.  A longer one buys nothing, and costs its whole length each time
+ * when a neighbour has taken a core and both ranks share the other. */
+#define SPIN_S 2e-6
 #define YIELD_S 1e-3
 #define NAP_NS 50000
 

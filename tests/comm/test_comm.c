@@ -430,6 +430,7 @@ int main(int argc, char **argv)
     if (comm_world_given())
         return run_rank();
 
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);        /* MPI's own */
     for (size_t i = 0; i < COUNT_OF(n_ranks); i++) {
         check_begin("%d ranks", n_ranks[i]);
         int n_clean = run_under_mpirun(argv[0], n_ranks[i]);
