@@ -69,6 +69,11 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests/check.o $(library)
 $(B)/tests/%: LDLIBS += $(shell pkg-config --libs jansson)
 $(B)/tests/%.o: CPPFLAGS += -I.
 tests: $(tests)
+# Fuzz targets link what reads bytes from outside; scripts/fuzz sets the compiler and SANITIZE.
+$(B)/fuzzed.a: $(filter $(addprefix $(B)/src/,base/% format/% text/%),$(objects))
+	rm -f $@; ar rcs $@ $^
+$(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(B)/fuzzed.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 check: stoa $(tests)
 	scripts/run-tests $(tests)
 
