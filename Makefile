@@ -88,4 +88,4 @@ clean:
 	rm -rf build stoa
 .PHONY: all stoa check tests install clean
 .SECONDARY:
--include $(objects:.o=.d) $(tests:=.d) $(B)/tests/check.d
+-include $(objects:.o=.d) $(tests:=.d) $(B)/tests/check.d $(wildcard $(B)/tests/fuzz/*.d)
