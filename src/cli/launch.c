@@ -605,9 +605,9 @@ static void show_life(const char *folder, const char *rank)
         atexit(say_last_words);
 }
 
-/* The kernel's "parent" in PR_SET_PDEATHSIG is the thread that forked this rank.  A launcher that was not told to fork from a
- * thread that stays (Open MPI with 32 ranks on a host, say) would kill its ranks by ending that thread: so only ranks of
- * launch_ranks() are tied. */
+/* The kernel's "parent" in PR_SET_PDEATHSIG is the thread that forked this rank, and a launcher that ends that thread would end
+ * its rank.  Of a foreign launcher nothing is known; Open MPI's has a pool of threads for 32 ranks of a host and more, which
+ * set_environment() switches off.  So only ranks of launch_ranks() are tied. */
 void launch_tie_rank(void)
 {
     const char *folder = getenv(RANK_FOLDER);

@@ -1,0 +1,52 @@
+/* main.c: finds the command.  Exit codes: 0 done, 1 failed at run time, 2 wrong usage, 3 bad input file. */
+#include "cli/commands.h"
+#include "cli/launch.h"
+#include "cli/session.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct command *const commands[] = {
+    &command_run, &command_logits, &command_bench, &command_inspect, &command_graph, &command_tokenize,
+};
+
+static void help(FILE *to)
+{
+    fputs("Stoa runs neural networks that are too large or too busy for one device, on many.\n\n", to);
+    for (size_t i = 0; i < COUNT_OF(commands); i++) {
+        fprintf(to, "  stoa %s %s\n", commands[i]->name, commands[i]->arguments);
+        fprintf(to, "      %s\n", commands[i]->summary);
+    }
+    fputs("\nMODEL is a GGUF file.  stoa COMMAND --help explains a command; stoa --version tells the version.\n", to);
+}
+
+int main(int argc, char **argv)
+{
+    launch_tie_rank();
+    if (argc < 2) {
+        help(stderr);
+        return 2;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        help(stdout);
+        return 0;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        puts("stoa " STOA_VERSION);
+        return 0;
+    }
+    for (size_t i = 0; i < COUNT_OF(commands); i++) {
+        struct options options;
+        if (strcmp(argv[1], commands[i]->name))
+            continue;
+        int parsed = options_parse(&options, commands[i], argc, argv);
+        int code = parsed < 0 ? report_error(parsed) : parsed > 0 ? 0 : commands[i]->run(&options, argc, argv);
+        options_release(&options);
+        return code;
+    }
+    fprintf(stderr, "stoa: there is no command \"%s\"; stoa --help lists them\n", argv[1]);
+    return 2;
+}

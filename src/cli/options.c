@@ -1,0 +1,196 @@
+#include "cli/options.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { FLAG_SWITCH, FLAG_TEXT, FLAG_INTEGER, FLAG_NUMBER, FLAG_SEED };
+
+struct flag {
+    const char *name;           /* as typed */
+    enum kind kind;
+    size_t offset;              /* in struct options */
+    unsigned groups;
+    double min, max;
+    const char *argument, *help;
+};
+
+#define AT(field) offsetof(struct options, field)
+static const struct flag flags[] = {
+    { "-p", FLAG_TEXT, AT(prompt), OPTIONS_PROMPT, 0, 0, "TEXT", "the prompt" },
+    { "-n", FLAG_INTEGER, AT(n_new), OPTIONS_RUN, 1, 1 << 24, "N", "most tokens to generate (512)" },
+    { "--raw", FLAG_SWITCH, AT(raw), OPTIONS_RUN, 0, 0, NULL, "the prompt as it is, without the model's chat template" },
+    { "--ignore-eos", FLAG_SWITCH, AT(ignore_eos), OPTIONS_RUN, 0, 0, NULL, "go on after an end token" },
+    { "--temp", FLAG_NUMBER, AT(temperature), OPTIONS_SAMPLE, 0, 100, "T", "temperature; 0 takes the most likely token (0)" },
+    { "--top-k", FLAG_INTEGER, AT(top_k), OPTIONS_SAMPLE, 0, 1 << 24, "K", "only the K most likely tokens; 0 is off (0)" },
+    { "--top-p", FLAG_NUMBER, AT(top_p), OPTIONS_SAMPLE, 0, 1, "P", "only the most likely tokens that make up P together (1)" },
+    { "--seed", FLAG_SEED, AT(seed), OPTIONS_SAMPLE, 0, 0, "S", "the same seed gives the same text (0)" },
+    { "--tokens", FLAG_TEXT, AT(tokens), OPTIONS_LOGITS, 0, 0, "1,2,3", "token ids instead of -p" },
+    { "--top", FLAG_INTEGER, AT(top), OPTIONS_LOGITS, 0, 1 << 24, "N", "largest logits shown at a position (10)" },
+    { "--all", FLAG_SWITCH, AT(all), OPTIONS_LOGITS, 0, 0, NULL, "every position, else the last" },
+    { "--batch", FLAG_INTEGER, AT(batch), OPTIONS_LOGITS, 1, 256, "N", "with N - 1 other sequences beside it (1)" },
+    { "--norms", FLAG_SWITCH, AT(norms), OPTIONS_LOGITS, 0, 0, NULL, "also the norm of the hidden state after each layer" },
+    { "--prompt", FLAG_INTEGER, AT(prompt_tokens), OPTIONS_BENCH, 0, 1 << 20, "N", "tokens of the prefill test; 0 leaves it out (512)" },
+    { "--generate", FLAG_INTEGER, AT(generate), OPTIONS_BENCH, 0, 1 << 20, "N", "tokens of each decode test; 0 leaves them out (128)" },
+    { "--batch", FLAG_TEXT, AT(batches), OPTIONS_BENCH, 0, 0, "1,4,16", "sequences decoding together, a test for each number (1)" },
+    { "--repeat", FLAG_INTEGER, AT(repeat), OPTIONS_BENCH, 1, 1000, "N", "runs of each test (5)" },
+    { "--rank", FLAG_INTEGER, AT(rank), OPTIONS_GRAPH, 0, MESH_MAX_RANKS - 1, "R", "whose graph (0)" },
+    { "--after", FLAG_TEXT, AT(after), OPTIONS_GRAPH, 0, 0, "PASS", "as it is after build, simplify, shard, fuse or place (place)" },
+    { "--format", FLAG_TEXT, AT(format), OPTIONS_GRAPH, 0, 0, "F", "text, dot or svg; svg needs Graphviz (text)" },
+    { "--layout", FLAG_TEXT, AT(layout), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "L", "how many ranks along which axis, as in pp=2,tp=2 (tp=1)" },
+    { "--shares", FLAG_TEXT, AT(shares), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "relative parts of the ranks along tp (equal)" },
+    { "--stages", FLAG_TEXT, AT(stages), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "layers of each pipeline stage (equal)" },
+    { "--hosts", FLAG_TEXT, AT(hosts), OPTIONS_COMPUTE, 0, 0, "FILE", "host file for the launcher" },
+    { "--threads", FLAG_INTEGER, AT(threads), OPTIONS_COMPUTE, 1, 1024, "N", "compute threads of each rank (cores / ranks)" },
+    { "--activations", FLAG_TEXT, AT(activations), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "T", "int8, or f32 for the reference mode (int8)" },
+    { "--kv", FLAG_TEXT, AT(kv), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "T", "type of the KV cache: f16, bf16 or f32 (f16; f32 with f32 activations)" },
+    { "--chunk", FLAG_INTEGER, AT(chunk), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 1, 1 << 20, "N", "most prompt tokens of a sequence in one step (512; less in a pipeline)" },
+    { "--context", FLAG_INTEGER, AT(context), OPTIONS_COMPUTE, 1, 1 << 30, "N", "most tokens of a sequence (the model's, 8192 at most)" },
+    { "--isa", FLAG_TEXT, AT(isa), OPTIONS_COMPUTE, 0, 0, "I", "c, avx2 or avx512 (the best of this CPU); the bits are the same" },
+    { "--without", FLAG_TEXT, AT(without), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "PASS", "leave passes out: simplify, fuse, place; the bits are the same" },
+    { "--weights", FLAG_TEXT, AT(weights), OPTIONS_COMPUTE, 0, 0, "W", "resident; gathered comes with a later version (resident)" },
+    { "--json", FLAG_SWITCH, AT(json), OPTIONS_JSON, 0, 0, NULL, "one JSON object on standard output" },
+};
+
+void options_help(const struct command *command)
+{
+    printf("stoa %s %s\n\n%s\n\n%s\n\nFlags (what is taken without them in parentheses):\n", command->name, command->arguments, command->summary,
+           command->text);
+    for (size_t i = 0; i < COUNT_OF(flags); i++) {
+        char left[64];
+        if (!(flags[i].groups & command->groups))
+            continue;
+        snprintf(left, sizeof left, "%s %s", flags[i].name, flags[i].argument ? flags[i].argument : "");
+        printf("  %-18s %s\n", left, flags[i].help);
+    }
+    printf("  %-18s %s\n", "--help", "this text");
+}
+
+static int set_integer(void *field, const struct flag *flag, const char *word)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(word, &end, 10);
+    if (errno || end == word || *end || (double)value < flag->min || (double)value > flag->max)
+        return error_set(ERR_USAGE, "%s %s: wanted a whole number from %.0f to %.0f", flag->name, word, flag->min, flag->max);
+    *(long *)field = value;
+    return 0;
+}
+
+static int set_number(void *field, const struct flag *flag, const char *word)
+{
+    char *end;
+    double value = strtod(word, &end);
+    if (end == word || *end || !(value >= flag->min && value <= flag->max))
+        return error_set(ERR_USAGE, "%s %s: wanted a number from %g to %g", flag->name, word, flag->min, flag->max);
+    *(double *)field = value;
+    return 0;
+}
+
+static int set_seed(void *field, const struct flag *flag, const char *word)
+{
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(word, &end, 10);
+    if (errno || end == word || *end || *word == '-')
+        return error_set(ERR_USAGE, "%s %s: wanted a whole number from 0 to 18446744073709551615", flag->name, word);
+    *(uint64_t *)field = value;
+    return 0;
+}
+
+static int set_flag(struct options *o, const struct flag *flag, const char *word)
+{
+    void *field = (char *)o + flag->offset;
+    switch (flag->kind) {
+    case FLAG_SWITCH:  *(bool *)field = true; return 0;
+    case FLAG_TEXT:    *(const char **)field = word; return 0;
+    case FLAG_INTEGER: return set_integer(field, flag, word);
+    case FLAG_NUMBER:  return set_number(field, flag, word);
+    case FLAG_SEED:    return set_seed(field, flag, word);
+    }
+    return 0;
+}
+
+static const struct flag *find_flag(const char *word, unsigned groups)
+{
+    for (size_t i = 0; i < COUNT_OF(flags); i++)
+        if (!strcmp(flags[i].name, word) && flags[i].groups & groups)
+            return &flags[i];
+    return NULL;
+}
+
+static int one_of(const char *flag, const char *word, const char *const *words, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(word, words[i]))
+            return (int)i;
+    return error_set(ERR_USAGE, "%s %s: not known; see --help", flag, word);
+}
+
+/* The words that stand for something else become it. */
+static int resolve(struct options *o)
+{
+    static const char *const activations[] = { "int8", "f32" }, *const caches[] = { "f32", "f16", "bf16" }, *const weights[] = { "resident" };
+    int err, which;
+    if ((err = mesh_parse(&o->mesh, o->layout)) < 0 || (err = mesh_parse_shares(&o->mesh, o->shares, o->stages)) < 0 ||
+        (err = pass_parse_without(&o->without_mask, o->without)) < 0)
+        return err;
+    if ((which = one_of("--activations", o->activations, activations, COUNT_OF(activations))) < 0)
+        return which;
+    o->int8_activations = which == 0;
+    if ((which = one_of("--kv", o->kv ? o->kv : o->int8_activations ? "f16" : "f32", caches, COUNT_OF(caches))) < 0)
+        return which;
+    o->cache_type = (enum dtype)which;      /* the list is in the order of enum dtype */
+    if (o->weights && (which = one_of("--weights", o->weights, weights, COUNT_OF(weights))) < 0)
+        return which;
+    if (o->top_p == 0)
+        return error_set(ERR_USAGE, "--top-p 0: wanted more than 0");
+    return 0;
+}
+
+int options_parse(struct options *o, const struct command *command, int argc, char **argv)
+{
+    int n_words = 0;
+    const char **words = calloc((size_t)argc + 1, sizeof *words);
+    *o = (struct options){ .n_new = 512, .top_p = 1, .top = 10, .batch = 1, .prompt_tokens = 512, .generate = 128, .repeat = 5, .batches = "1",
+                           .activations = "int8", .after = "place", .format = "text", .words = words };
+    if (!words)
+        return error_set(ERR_NO_MEMORY, "out of memory for the command line");
+    for (int i = 2; i < argc; i++) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            options_help(command);
+            return 1;
+        }
+        const struct flag *flag = find_flag(argv[i], command->groups);
+        if (!flag && argv[i][0] == '-' && argv[i][1]) {
+            return error_set(ERR_USAGE, "%s: there is no such flag; see stoa %s --help", argv[i], command->name);
+        } else if (!flag) {
+            words[n_words++] = argv[i];
+        } else if (flag->kind == FLAG_SWITCH) {
+            set_flag(o, flag, NULL);
+        } else if (i + 1 == argc) {
+            return error_set(ERR_USAGE, "%s: its value is missing", argv[i]);
+        } else {
+            int err = set_flag(o, flag, argv[++i]);
+            if (err < 0)
+                return err;
+        }
+    }
+    if (n_words < command->min_words || n_words > command->max_words)
+        return error_set(ERR_USAGE, "wanted: stoa %s %s", command->name, command->arguments);
+    o->model = words[0];
+    o->rest = words + 1;
+    o->n_rest = MAX(n_words - 1, 0);
+    return resolve(o);
+}
+
+void options_release(struct options *o)
+{
+    free(o->words);
+    o->words = NULL;
+}

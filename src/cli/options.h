@@ -1,0 +1,62 @@
+/* options.h: the command line.  One table of flags; each command says which it takes. */
+#ifndef STOA_CLI_OPTIONS_H
+#define STOA_CLI_OPTIONS_H
+
+#include "engine/engine.h"
+
+/* Groups of flags; a command takes a mask of them. */
+enum option_group {
+    OPTIONS_COMPUTE = 1,        /* --layout, --threads and what shapes a computation */
+    OPTIONS_SAMPLE = 2,         /* --temp, --top-k, --top-p, --seed */
+    OPTIONS_PROMPT = 4,         /* -p */
+    OPTIONS_RUN = 8,
+    OPTIONS_LOGITS = 16,
+    OPTIONS_BENCH = 32,
+    OPTIONS_GRAPH = 64,
+    OPTIONS_JSON = 128,
+    OPTIONS_LAYOUT = 256,       /* --layout and what shapes a rank's graph, without computing */
+};
+
+struct options {
+    const char *model;
+    const char **words;         /* every word that is no flag */
+    const char *const *rest;    /* those after the model, n_rest of them */
+    int n_rest;
+
+    const char *layout, *shares, *stages, *hosts, *weights, *isa, *without, *activations, *kv;
+    long threads, chunk, context;
+    const char *prompt;
+    long n_new;
+    double temperature, top_p;
+    long top_k;
+    uint64_t seed;
+    bool raw, json, ignore_eos;
+    const char *tokens;
+    long top, batch;
+    bool all, norms;
+    long prompt_tokens, generate, repeat;
+    const char *batches;
+    long rank;
+    const char *after, *format;
+
+    /* made from the words above */
+    struct mesh mesh;
+    unsigned without_mask;
+    bool int8_activations;
+    enum dtype cache_type;
+};
+
+struct command {
+    const char *name, *arguments, *summary;
+    const char *text;           /* a paragraph for --help; examples */
+    unsigned groups;
+    int min_words, max_words;   /* MODEL among them */
+    int (*run)(struct options *options, int argc, char **argv);
+};
+
+/* Reads argv[2..] for the command.  1: --help was asked for and is printed; ERR_USAGE with the word that is wrong. */
+int options_parse(struct options *out, const struct command *command, int argc, char **argv);
+void options_release(struct options *options);
+void options_help(const struct command *command);
+
+#endif
