@@ -1,0 +1,105 @@
+/* template_value.h: what an expression of a chat template may be: a small part of Python's objects.
+ *
+ * Values are passed by copy.  Lists, maps and the bytes of strings lie in an arena (or in the template, or with the
+ * caller) and are not freed one by one.  Lists and maps do not change once a template sees them; a namespace does. */
+#ifndef STOA_TEXT_TEMPLATE_VALUE_H
+#define STOA_TEXT_TEMPLATE_VALUE_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum template_kind {
+    VALUE_ABSENT,               /* an argument that was not given; no expression is this */
+    VALUE_UNDEFINED,            /* `text` is the name that was looked for */
+    VALUE_NONE,
+    VALUE_BOOL,
+    VALUE_INT,
+    VALUE_STRING,
+    VALUE_LIST,
+    VALUE_MAP,                  /* keys are strings, in the order in which they were put in */
+    VALUE_NAMESPACE,            /* a map that `set` may change */
+    VALUE_LOOP,                 /* the variable `loop` */
+};
+
+struct template_value {
+    enum template_kind kind;
+    union {
+        bool flag;
+        int64_t number;
+        struct { const char *bytes; size_t n_bytes; } text;     /* UTF-8; NULs are allowed */
+        struct template_list *list;
+        struct template_map *map;                               /* of VALUE_MAP and VALUE_NAMESPACE */
+        const struct template_loop *loop;
+    };
+};
+
+struct template_list {
+    struct template_value *items;
+    size_t n, capacity;
+    unsigned depth;             /* 0, or 1 + the deepest item's */
+    bool tuple;                 /* as in Python, a tuple equals no list */
+};
+
+struct template_entry {
+    struct template_value key, value;
+};
+
+struct template_map {
+    struct template_entry *entries;
+    size_t n, capacity;
+    unsigned depth;             /* 0, or 1 + the deepest value's; a namespace counts as 0 where it is an item */
+};
+
+/* The place of a `for` in what it walks. */
+struct template_loop {
+    const struct template_list *list;
+    size_t index0;
+    unsigned depth0;            /* always 0: there is no recursive loop */
+};
+
+/* These give VALUE_ABSENT when memory is out.  Adding gives false then, for an absent list or map, and for an item that
+ * would nest deeper than TEMPLATE_MAX_DEPTH. */
+struct template_value template_value_list(struct arena *arena, bool tuple);
+struct template_value template_value_map(struct arena *arena);
+bool template_list_add(struct arena *arena, struct template_value list, struct template_value item);
+/* Replaces what was under the key.  The key's bytes are borrowed. */
+bool template_map_set(struct arena *arena, struct template_value map, const char *key, size_t n_key,
+                      struct template_value value);
+/* NULL when there is none. */
+struct template_value *template_map_find(const struct template_map *map, const char *key, size_t n_key);
+
+static inline struct template_value template_value_undefined(const char *name, size_t n_bytes)
+{
+    return (struct template_value){ .kind = VALUE_UNDEFINED, .text = { name, n_bytes } };
+}
+static inline struct template_value template_value_bool(bool flag)
+{
+    return (struct template_value){ .kind = VALUE_BOOL, .flag = flag };
+}
+static inline struct template_value template_value_int(int64_t number)
+{
+    return (struct template_value){ .kind = VALUE_INT, .number = number };
+}
+static inline struct template_value template_value_text(const char *bytes, size_t n_bytes)
+{
+    return (struct template_value){ .kind = VALUE_STRING, .text = { bytes, n_bytes } };
+}
+
+bool template_value_is_true(const struct template_value *value);
+/* Whether Python's == holds: True equals 1, a list no tuple, and nothing that is unlike fails.  Takes what it looks at,
+ * in bytes, from *budget, and gives up with false and a budget of 0 when that is used up. */
+bool template_value_equal(const struct template_value *a, const struct template_value *b, uint64_t *budget);
+bool template_text_equal(const struct template_value *value, const char *text);
+unsigned template_value_depth(const struct template_value *value);
+/* The name of the kind as Python's error messages say it. */
+const char *template_kind_name(enum template_kind kind);
+/* What str.isspace() and str.strip() take for white space: more than White_Space has. */
+bool template_is_space(uint32_t code);
+
+#define TEMPLATE_MAX_DEPTH 64           /* of values in each other */
+#define TEMPLATE_MAX_NESTING 256        /* of nodes in each other; a pair of brackets in an expression counts as 3 */
+
+#endif

@@ -1,0 +1,204 @@
+#include "base/buffer.h"
+#include "base/error.h"
+#include "tests/check.h"
+#include "tests/text/golden.h"
+#include "text/template.h"
+#include "text/template_node.h"
+
+#include <string.h>
+#include <time.h>
+
+/* Borrows the strings of the JSON. */
+static struct template_value value_of(struct arena *arena, json_t *json)
+{
+    struct template_value value = { .kind = VALUE_NONE };
+    const char *key;
+    json_t *item;
+    size_t i;
+    switch (json_typeof(json)) {
+    case JSON_STRING:  return template_value_text(json_string_value(json), json_string_length(json));
+    case JSON_INTEGER: return template_value_int(json_integer_value(json));
+    case JSON_TRUE:    return template_value_bool(true);
+    case JSON_FALSE:   return template_value_bool(false);
+    case JSON_ARRAY:
+        value = template_value_list(arena, false);
+        json_array_foreach(json, i, item)
+            check(template_list_add(arena, value, value_of(arena, item)));
+        return value;
+    case JSON_OBJECT:
+        value = template_value_map(arena);
+        json_object_foreach(json, key, item)
+            check(template_map_set(arena, value, key, strlen(key), value_of(arena, item)));
+        return value;
+    default:
+        return value;
+    }
+}
+
+/* 0 with the text in `out`, or the error of opening or rendering. */
+static int render(const char *source, size_t n_bytes, struct template_value context, struct buffer *out)
+{
+    struct template *template = NULL;
+    int err = template_open(&template, source, n_bytes);
+    if (err == 0)
+        err = template_render(template, context, out);
+    template_close(template);
+    return err;
+}
+
+static void check_case(json_t *golden, struct template_value context)
+{
+    json_t *source = json_object_get(golden, "template"), *text = json_object_get(golden, "text");
+    const char *error = json_string_value(json_object_get(golden, "error"));
+    struct buffer out = { 0 };
+    buffer_add_text(&out, "");
+    int err = render(json_string_value(source), json_string_length(source), context, &out);
+    if (text) {
+        if (!check_int(err, 0))
+            printf("  %s\n  %s\n", json_string_value(source), error_text());
+        else if (!check_text(out.bytes, json_string_value(text)))
+            printf("  %s\n", json_string_value(source));
+    } else if (!strcmp(error, "raised")) {
+        check_int(err, ERR_USAGE);
+        check_text(error_text(), json_string_value(json_object_get(golden, "message")));
+    } else {
+        check(err == ERR_BAD_FILE || err == ERR_FAILED);
+        if (!check(strstr(error_text(), "chat template, line ") != NULL))
+            printf("  %s\n  %s\n", json_string_value(source), out.bytes);
+        check_int(out.size, 0);
+    }
+    buffer_release(&out);
+}
+
+static void test_goldens(void)
+{
+    json_t *golden = golden_load("templates.json"), *contexts = json_object_get(golden, "contexts"), *one;
+    size_t i;
+    json_array_foreach(json_object_get(golden, "cases"), i, one) {
+        struct arena arena = { 0 };
+        check_begin("jinja2 case %zu: %.60s", i, json_string_value(json_object_get(one, "template")));
+        json_t *context = json_array_get(contexts, (size_t)json_integer_value(json_object_get(one, "context")));
+        check_case(one, value_of(&arena, context));
+        arena_close(&arena);
+    }
+    json_decref(golden);
+}
+
+/* What is wrong, and on which line it is found. */
+static const struct { const char *name, *source, *want; } bad_rows[] = {
+    { "line of a filter",      "a\n\n{{ x | nosuch }}",                        "line 3: the filter \"nosuch\" is not supported" },
+    { "line of a function",    "{# \n #}\n{{ strftime_now('%Y') }}",           "line 3: the function \"strftime_now\" is not supported" },
+    { "line of a method",      "{{ x.splitlines() }}",                         "line 1: the method \"splitlines\" is not supported" },
+    { "line of a test",        "{% if x is\n callable %}{% endif %}",          "line 2: the test \"callable\" is not supported" },
+    { "line of a statement",   "x\r\ny\r\n{% macro f() %}{% endmacro %}",      "line 3: the statement \"macro\" is not supported here" },
+    { "a fraction",            "{{ 1.5 }}",                                    "line 1: numbers with a fraction" },
+    { "a number too large",    "{{ 99999999999999999999 }}",                   "line 1: a number that does not fit" },
+    { "a missing end",         "{% for x in y %}\n{{ x }}\n",                  "without its {% else %}" },
+    { "an unknown argument",   "{{ x | trim(side=1) }}",                       "trim() has no such argument" },
+    { "too many arguments",    "{{ x | trim(1, 2) }}",                         "trim() has no such argument" },
+    { "an argument twice",     "{{ x | trim(1, chars=2) }}",                   "trim() has the argument chars twice" },
+    { "a missing argument",    "{{ x.startswith() }}",                         "startswith() lacks the argument prefix" },
+};
+
+static void test_bad_templates(void)
+{
+    for (size_t i = 0; i < COUNT_OF(bad_rows); i++) {
+        struct template *template = NULL;
+        check_begin("bad template: %s", bad_rows[i].name);
+        check_int(template_open(&template, bad_rows[i].source, strlen(bad_rows[i].source)), ERR_BAD_FILE);
+        if (!check(strstr(error_text(), bad_rows[i].want) != NULL))
+            printf("  %s\n", error_text());
+        check(!template);
+    }
+}
+
+/* Templates that want too much: an error, soon, and no crash.  `times` copies of `unit` between `before` and `after`. */
+static const struct { const char *name, *before, *unit; size_t times; const char *after; int want; } greedy_rows[] = {
+    { "brackets 20 deep",     "{{ ", "(", 20, "1 }}",                                              ERR_BAD_FILE },
+    { "brackets for ever",    "{{ ", "(", 200000, "1 }}",                                          ERR_BAD_FILE },
+    { "lists in lists",       "{{ ", "[", 200000, "1 }}",                                          ERR_BAD_FILE },
+    { "not not not",          "{{ ", "not ", 100000, "1 }}",                                       ERR_BAD_FILE },
+    { "signs",                "{{ ", "- ", 100000, "1 }}",                                         ERR_BAD_FILE },
+    { "a long sum",           "{{ 1", " + 1", 100000, " }}",                                       ERR_BAD_FILE },
+    { "a sum of 200",         "{{ 1", " + 1", 200, " }}",                                          0 },
+    { "attributes",           "{{ a", ".a", 100000, " }}",                                         ERR_BAD_FILE },
+    { "filters",              "{{ a", "|trim", 100000, " }}",                                      ERR_BAD_FILE },
+    { "if in if",             "", "{% if 1 %}", 100000, "",                                        ERR_BAD_FILE },
+    { "for in for",           "", "{% for x in y %}", 100000, "",                                  ERR_BAD_FILE },
+    { "elif for ever",        "{% if 0 %}", "{% elif 0 %}", 100000, "{% endif %}",                 ERR_BAD_FILE },
+    { "if else if else",      "{{ 1", " if 1 else 1", 100000, " }}",                               ERR_BAD_FILE },
+    { "many statements",      "", "{% set x = 1 %}\n", 50000, "{{ x }}",                           0 },
+    { "loops in loops",       "", "{% for x in range(100) %}", 8, "{% endfor %}{% endfor %}{% endfor %}{% endfor %}"
+                              "{% endfor %}{% endfor %}{% endfor %}{% endfor %}",                  ERR_FAILED },
+    { "a range without end",  "{{ range(", "9", 18, ") | length }}",                               ERR_FAILED },
+    { "a string without end", "{% set n = namespace(s='abc') %}{% for x in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}", "", 0, "", ERR_FAILED },
+    { "a repeated string",    "{{ 'abc' * ", "9", 18, " }}",                                       ERR_FAILED },
+    { "too long a prompt",    "{% for x in range(99) %}{{ 'abc' * 999999 }}{% endfor %}", "", 0, "", ERR_FAILED },
+    { "a list in itself",     "{% set n = namespace(l=[]) %}{% for x in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}", "", 0, "", ERR_FAILED },
+    { "a doubled list as JSON", "{% set n = namespace(l=[1]) %}{% for x in range(50) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}", "", 0, "", ERR_FAILED },
+    { "two doubled lists",    "{% set n = namespace(l=[1], m=[1]) %}{% for x in range(50) %}{% set n.l = [n.l, n.l] %}{% set n.m = [n.m, n.m] %}"
+                              "{% endfor %}{{ n.l == n.m }}", "", 0, "",                           ERR_FAILED },
+};
+
+static void test_greedy_templates(void)
+{
+    for (size_t i = 0; i < COUNT_OF(greedy_rows); i++) {
+        struct buffer source = { 0 }, out = { 0 };
+        struct arena arena = { 0 };
+        struct timespec start, end;
+        check_begin("greedy template: %s", greedy_rows[i].name);
+        buffer_add_text(&source, greedy_rows[i].before);
+        for (size_t k = 0; k < greedy_rows[i].times; k++)
+            buffer_add_text(&source, greedy_rows[i].unit);
+        buffer_add_text(&source, greedy_rows[i].after);
+        clock_gettime(CLOCK_MONOTONIC, &start);
+        if (!check_int(render(source.bytes, source.size, template_value_map(&arena), &out), greedy_rows[i].want))
+            printf("  %s\n", error_text());
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        if (getenv("TEST_TIMES"))
+            printf("%s: %.3f s\n", greedy_rows[i].name, (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec));
+        arena_close(&arena);
+        buffer_release(&source);
+        buffer_release(&out);
+    }
+}
+
+/* The public call: what it shows to a template, and that it appends. */
+static void test_chat(void)
+{
+    static const char source[] =
+        "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}|{{ m.content }}]{% endfor %}"
+        "{% if tools is none and documents is none %}-{% endif %}{% if add_generation_prompt %}{{ eos_token }}>{% endif %}";
+    static const struct chat_message messages[] = { { "system", "a" }, { "user", "b{{ x }}" } };
+    struct chat_options options = { .add_generation_prompt = true, .bos_token = "<s>", .eos_token = "</s>" };
+    struct template *template = NULL;
+    struct buffer out = { 0 };
+
+    check_begin("a chat");
+    buffer_add_text(&out, "before:");
+    check_int(template_open(&template, source, sizeof source - 1), 0);
+    check_int(template_render_chat(template, messages, 2, &options, &out), 0);
+    check_text(out.bytes, "before:<s>[system|a][user|b{{ x }}]-</s>>");
+    out.size = 7;
+    options = (struct chat_options){ .add_generation_prompt = false };
+    check_int(template_render_chat(template, messages, 0, &options, &out), 0);
+    check_text(out.bytes, "before:-");
+    template_close(template);
+
+    check_begin("a chat that fails leaves what was there");
+    check_int(template_open(&template, "x{{ raise_exception('No system role.') }}", 41), 0);
+    check_int(template_render_chat(template, messages, 2, &options, &out), ERR_USAGE);
+    check_text(error_text(), "No system role.");
+    check_text(out.bytes, "before:-");
+    template_close(template);
+    buffer_release(&out);
+}
+
+int main(void)
+{
+    test_goldens();
+    test_bad_templates();
+    test_greedy_templates();
+    test_chat();
+    return check_done();
+}
