@@ -49,24 +49,22 @@ struct tile {
 };
 typedef void matmul_tile_fn(const struct tile *tile, uint32_t n_rows);
 
-/* Runs `run` over all that args asks for, at most max_rows rows at a time.  x_row_bytes is what a row of x takes. */
-void matmul_walk(const struct matmul_args *args, enum dtype type, size_t x_row_bytes, uint32_t max_rows, matmul_tile_fn *run);
+/* Runs `run` over all that args asks for, at most max_rows rows at a time. */
+void matmul_walk(const struct matmul_args *args, enum dtype type, uint32_t max_rows, matmul_tile_fn *run);
 
-/* The matmul_fn of all types out of the file's tile_run(type, int8, tile, n_rows), which takes up to TILE_ROWS rows.  The constants
- * type and int8 are what makes each of them a kernel of its own. */
-#define DEFINE_MATMUL(mode, type, TYPE, isa, int8, x_row_bytes, max_rows) \
+/* The matmul_fn of all types out of the file's tile_run(type, int8, tile, n_rows), which takes up to TILE_ROWS rows.  The
+ * constants type and int8 are what makes each of them a kernel of its own. */
+#define DEFINE_MATMUL(mode, int8, type, TYPE, isa) \
     static void tile_##mode##_##type(const struct tile *tile, uint32_t n_rows) \
     { \
         tile_run(DTYPE_##TYPE, int8, tile, n_rows); \
     } \
     void matmul_##mode##_##type##_##isa(const struct matmul_args *args) \
     { \
-        matmul_walk(args, DTYPE_##TYPE, x_row_bytes, max_rows, tile_##mode##_##type); \
+        matmul_walk(args, DTYPE_##TYPE, TILE_ROWS, tile_##mode##_##type); \
     }
-#define DEFINE_MATMUL_INT8(type, TYPE, isa) \
-    DEFINE_MATMUL(int8, type, TYPE, isa, true, args->k / ACT_BLOCK * sizeof(struct act_block), TILE_ROWS)
-#define DEFINE_MATMUL_F32(type, TYPE, isa) \
-    DEFINE_MATMUL(f32, type, TYPE, isa, false, args->k * sizeof(float), TILE_ROWS)
-#define DEFINE_MATMULS(isa) MATMUL_INT8_TYPES(DEFINE_MATMUL_INT8, isa) MATMUL_F32_TYPES(DEFINE_MATMUL_F32, isa)
+#define DEFINE_INT8(type, TYPE, isa) DEFINE_MATMUL(int8, true, type, TYPE, isa)
+#define DEFINE_F32(type, TYPE, isa) DEFINE_MATMUL(f32, false, type, TYPE, isa)
+#define DEFINE_MATMULS(isa) MATMUL_INT8_TYPES(DEFINE_INT8, isa) MATMUL_F32_TYPES(DEFINE_F32, isa)
 
 #endif

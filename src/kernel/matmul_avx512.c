@@ -52,27 +52,45 @@ INLINE __m512i broadcast_u32(const int8_t *from)
     return _mm512_set1_epi32(v);
 }
 
-INLINE __m512 step_int8(enum dtype type, __m512 acc, const struct block *w, const struct act_block *x)
+/* One block against n rows of x.  The rows' dot products take turns, so that each step waits for none but its own row's. */
+INLINE void step_int8(enum dtype type, int n, __m512 *acc, const struct block *w, const uint8_t *x, size_t x_stride)
 {
-    __m512i dot = type == DTYPE_Q8_0 ? _mm512_set1_epi32(x->start128) :
-                  type == DTYPE_Q4_0 ? _mm512_set1_epi32(x->start8) : _mm512_setzero_si512();
+    __m512i dot[TILE_ROWS];
+    UNROLL for (int t = 0; t < n; t++) {
+        const struct act_block *a = (const void *)(x + t * x_stride);
+        dot[t] = type == DTYPE_Q8_0 ? _mm512_set1_epi32(a->start128) :
+                 type == DTYPE_Q4_0 ? _mm512_set1_epi32(a->start8) : _mm512_setzero_si512();
+    }
     UNROLL for (int j = 0; j < 8; j++)
-        dot = _mm512_dpbusd_epi32(dot, w->q[j], broadcast_u32(x->q + 4 * j));
-    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(w->d, _mm512_set1_ps(x->d)), acc);
-    if (type == DTYPE_Q4_1)
-        acc = _mm512_fmadd_ps(w->m, _mm512_set1_ps(x->s), acc);
-    return acc;
+        UNROLL for (int t = 0; t < n; t++)
+            dot[t] = _mm512_dpbusd_epi32(dot[t], w->q[j], broadcast_u32((const int8_t *)x + t * x_stride + 4 * j));
+    UNROLL for (int t = 0; t < n; t++) {
+        const struct act_block *a = (const void *)(x + t * x_stride);
+        acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[t]), _mm512_mul_ps(w->d, _mm512_set1_ps(a->d)), acc[t]);
+        if (type == DTYPE_Q4_1)
+            acc[t] = _mm512_fmadd_ps(w->m, _mm512_set1_ps(a->s), acc[t]);
+    }
 }
 
-INLINE void chain_int8(enum dtype type, int n_rows, __m512 *acc, const struct tile *tile, size_t begin, size_t end)
+/* Fetches what lies ahead of n_bytes at w, into L2 from afar and into L1 just in time.  The hardware's own prefetch stops at
+ * each page: 10 GB/s without this, 16 with it, where reading alone does 17. */
+INLINE void prefetch(const uint8_t *w, size_t n_bytes)
+{
+    UNROLL for (size_t i = 0; i < n_bytes; i += 64) {
+        _mm_prefetch((const void *)(w + 4096 + i), _MM_HINT_T1);
+        _mm_prefetch((const void *)(w + 640 + i), _MM_HINT_T0);
+    }
+}
+
+INLINE void chain_int8(enum dtype type, int n, __m512 *acc, const struct tile *tile, size_t begin, size_t end)
 {
     const uint8_t *w = tile->panel + begin / 32 * block_bytes(type);
     const uint8_t *x = tile->x + begin / 32 * sizeof(struct act_block);
     for (size_t b = begin / 32; b < end / 32; b++) {
         struct block block;
+        prefetch(w, block_bytes(type));
         unpack(type, &block, w);
-        UNROLL for (int t = 0; t < n_rows; t++)
-            acc[t] = step_int8(type, acc[t], &block, (const void *)(x + t * tile->x_stride));
+        step_int8(type, n, acc, &block, x, tile->x_stride);
         w += block_bytes(type);
         x += sizeof(struct act_block);
     }
@@ -118,8 +136,10 @@ INLINE void chain_f32(enum dtype type, int n_rows, __m512 *acc, const struct til
                 step_f32(n_rows, acc, dequantize(type, tile->panel + b * block_bytes(type), k),
                          tile->x + (b * 32 + k) * sizeof(float), tile->x_stride);
     else
-        for (size_t k = begin; k < end; k++)
+        for (size_t k = begin; k < end; k++) {
+            prefetch(tile->panel + k * PANEL_ROWS * (type == DTYPE_F32 ? 4 : 2), 1);
             step_f32(n_rows, acc, load_weights(type, tile->panel, k), tile->x + k * sizeof(float), tile->x_stride);
+        }
 }
 
 /* n_rows is a constant in every caller: acc[] is registers, and the stack of group sums stays in L1. */
