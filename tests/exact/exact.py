@@ -1,0 +1,128 @@
+"""One answer: what may not change a bit, as axes, and the runs that vary them.  test_exact.py and long_exact.py are short.
+
+A run is a dict with a value for each axis.  SUBJECT axes choose the question (model, mode, cache, length of the prompt); all
+others only how it is computed, so the hash of a run must be that of the same question asked with every other axis at its default.
+"""
+import itertools
+import os
+import random
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import stoa_test as t
+
+LAYOUTS = ("tp=1", "tp=2", "tp=3", "tp=4", "tp=5", "tp=8", "pp=2", "pp=3", "pp=5", "pp=2,tp=2", "pp=3,tp=2", "pp=2,tp=4",
+           "tp=2 --shares 5,3", "tp=3 --shares 1,6,1", "pp=2 --stages UNEVEN", "pp=2,tp=2 --shares 3,5")
+WITHOUT = ("", "simplify", "fuse", "place", "simplify,fuse,place")
+# The first value of each is the default that all others are compared with.
+AXES = {
+    "layout": LAYOUTS,
+    "threads": (0, 1, 2, 3),            # 0: the flag is left out
+    "chunk": (0, 1, 5, 64, 512),        # the last: the whole prompt
+    "batch": (1, 16),
+    "isa": ("", *t.cpu_isas()),
+    "without": WITHOUT,
+}
+SUBJECT = {
+    "model": ("tiny-mixed", "tiny-f32", "tiny-f16", "tiny-bf16", "tiny-q8_0", "tiny-q4_0", "tiny-q4_1", "tiny-3heads", "tiny-wide", "tiny-split"),
+    "activations": ("int8", "f32"),
+    "kv": ("f16", "bf16", "f32"),
+    "length": (32, 300, 512),           # one span of attention, a piece of the second, two whole spans
+}
+DEFAULTS = {name: values[0] for name, values in {**AXES, **SUBJECT}.items()}
+LAYERS = {"tiny-wide": 3, "smollm2": 30}
+SMOL_VOCAB, TINY_VOCAB = 49152, 301
+
+
+def prompt_ids(length, vocab):
+    return ",".join(str((i * i * 7 + i * 31 + 5) % vocab) for i in range(length))
+
+
+def command(run):
+    model = t.MODEL if run["model"] == "smollm2" else t.tiny(run["model"])
+    n_layers = LAYERS.get(run["model"], 7)
+    layout = run["layout"].replace("UNEVEN", f"{n_layers // 3},{n_layers - n_layers // 3}").split()
+    args = ["logits", model, "--tokens", prompt_ids(run["length"], SMOL_VOCAB if run["model"] == "smollm2" else TINY_VOCAB), "--all",
+            "--top", "1", "--activations", run["activations"], "--kv", run["kv"], "--layout", *layout]
+    for axis in ("threads", "chunk", "batch", "isa", "without"):
+        if run[axis] and run[axis] != DEFAULTS[axis]:
+            args += ["--" + axis, str(run[axis])]
+    return args
+
+
+answers = {}
+
+
+def answer(run):
+    """Hash of the run's question with everything else at its default, on one rank."""
+    question = {**DEFAULTS, **{axis: run[axis] for axis in SUBJECT}}
+    key = tuple(question[axis] for axis in SUBJECT)
+    if key not in answers:
+        answers[key] = t.stoa_json(*command(question))["hash"]
+    return answers[key]
+
+
+def name_of(run):
+    return " ".join(f"{axis}={value}" for axis, value in run.items() if value != DEFAULTS[axis]) or "the default"
+
+
+def check_run(run, group):
+    r = t.stoa(*command(run), "--json")
+    if r.code != 0:
+        return t.check(f"{group}: {name_of(run)}", False, r)
+    return t.equal(f"{group}: {name_of(run)}", r.json["hash"], answer(run))
+
+
+def each_value_once(model, length, **more):
+    base = {**DEFAULTS, "model": model, "length": length, **more}
+    for axis, values in AXES.items():
+        for value in values[1:]:
+            check_run({**base, axis: value}, "one axis")
+
+
+def allowed(run):
+    """Leaves out what would only take time: long prompts go through big chunks, on few ranks, alone.  And 3 layers on 5 stages
+    cannot be."""
+    if run.get("layout", "").startswith("pp=5") and LAYERS.get(run.get("model"), 7) < 5:
+        return False
+    if run.get("length", 0) > 100 and (run.get("chunk") in (1, 5) or run.get("batch") == 16 or run.get("layout") in ("tp=8", "pp=2,tp=4")):
+        return False
+    return True
+
+
+def all_pairs(axes, seed):
+    """A greedy covering array: every pair of values of two axes that allowed() permits is in some run."""
+    rng = random.Random(seed)
+    names = list(axes)
+    missing = {frozenset(((a, x), (b, y))) for a, b in itertools.combinations(names, 2) for x in axes[a] for y in axes[b]
+               if allowed({a: x, b: y})}
+    runs = []
+    while missing:
+        best, best_gain = None, -1
+        for _ in range(12):
+            run = dict(rng.choice(sorted(missing, key=sorted_key)))
+            for name in rng.sample(names, len(names)):
+                if name in run:
+                    continue
+                values = [v for v in rng.sample(axes[name], len(axes[name])) if allowed({**run, name: v})]
+                run[name] = max(values, key=lambda v: sum(frozenset(((name, v), pair)) in missing for pair in run.items()))
+            gain = sum(frozenset(pair) in missing for pair in itertools.combinations(run.items(), 2))
+            if gain > best_gain:
+                best, best_gain = run, gain
+        missing -= {frozenset(pair) for pair in itertools.combinations(best.items(), 2)}
+        runs.append({name: best[name] for name in names})
+    return runs
+
+
+def sorted_key(pair):
+    return sorted((a, str(x)) for a, x in pair)
+
+
+def seeded_mixes(n, seed, **fixed):
+    rng = random.Random(seed)
+    runs = []
+    while len(runs) < n:
+        run = {**DEFAULTS, **{axis: rng.choice(values) for axis, values in {**AXES, **SUBJECT}.items()}, **fixed}
+        if allowed(run):
+            runs.append(run)
+    return runs
