@@ -2,116 +2,71 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/work.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
-#define SPINS 20000             /* about 100 us of pauses: longer than the pause between two steps of a decode */
+#define OFFER_SPIN_US 200       /* longer than the pause between two steps of a decode */
 
-/* A number that only grows; waiters sleep until it is no longer what they saw. */
-struct gate {
-    _Alignas(CACHE_LINE) atomic_uint turn;
-    atomic_uint n_sleepers;
+struct worker {
+    _Alignas(CACHE_LINE) struct pool *pool;
+    pthread_t thread;
+    int index;
+    atomic_uint rests_at;       /* the turn that it waits to see the end of; it is inside the function while it is not `turn` */
 };
 
 struct pool {
-    int n_threads, spins;
-    pthread_t *thread;
-    int n_started;
-    pool_fn *fn;
+    int n_threads, n_started;
+    bool spin;
+    struct worker *worker;      /* [n_threads]; 0 is the caller and not used */
+    pool_fn *fn;                /* these two change only while every worker rests */
     void *user;
-    bool stop;
-    struct gate start, barrier;
-    _Alignas(CACHE_LINE) atomic_int n_arrived;
+    atomic_bool stop;
+    _Alignas(CACHE_LINE) atomic_uint turn;
+    atomic_uint n_turn_sleepers;
+    _Alignas(CACHE_LINE) atomic_uint n_rests, n_rest_sleepers;
 };
 
-struct start {
-    struct pool *pool;
-    int index;
-};
-
-static void cpu_pause(void)
+static int spin_us(const struct pool *pool)
 {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
+    return pool->spin ? OFFER_SPIN_US : 0;
 }
 
-static void gate_wait(struct gate *gate, unsigned seen, int spins)
+static void *worker_main(void *arg)
 {
-    for (int i = 0; i < spins; i++) {
-        if (atomic_load_explicit(&gate->turn, memory_order_acquire) != seen)
-            return;
-        cpu_pause();
-    }
-    atomic_fetch_add(&gate->n_sleepers, 1);
-    while (atomic_load(&gate->turn) == seen)
-        syscall(SYS_futex, &gate->turn, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-    atomic_fetch_sub(&gate->n_sleepers, 1);
-}
-
-static void gate_open(struct gate *gate)
-{
-    atomic_fetch_add(&gate->turn, 1);
-    if (atomic_load(&gate->n_sleepers))
-        syscall(SYS_futex, &gate->turn, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
-}
-
-void pool_barrier(struct pool *pool)
-{
-    if (pool->n_threads == 1)
-        return;
-    unsigned turn = atomic_load_explicit(&pool->barrier.turn, memory_order_acquire);
-    if (atomic_fetch_add(&pool->n_arrived, 1) == pool->n_threads - 1) {
-        atomic_store(&pool->n_arrived, 0);
-        gate_open(&pool->barrier);
-    } else {
-        gate_wait(&pool->barrier, turn, pool->spins);
-    }
-}
-
-static void *thread_main(void *arg)
-{
-    struct start start = *(struct start *)arg;
-    struct pool *pool = start.pool;
-    free(arg);
-    for (unsigned turn = 0;; turn++) {
-        gate_wait(&pool->start, turn, pool->spins);
-        if (pool->stop)
+    struct worker *w = arg;
+    struct pool *pool = w->pool;
+    for (unsigned seen = 0;;) {
+        atomic_store(&w->rests_at, seen);
+        atomic_fetch_add(&pool->n_rests, 1);
+        word_wake(&pool->n_rests, &pool->n_rest_sleepers);
+        word_wait(&pool->turn, seen, &pool->n_turn_sleepers, spin_us(pool));
+        seen = atomic_load(&pool->turn);
+        if (atomic_load(&pool->stop))
             return NULL;
-        pool->fn(pool->user, start.index);
-        pool_barrier(pool);
+        pool->fn(pool->user, w->index);
     }
 }
 
 int pool_open(struct pool **out, int n_threads, bool spin)
 {
-    struct pool *pool = aligned_alloc(CACHE_LINE, ROUND_UP(sizeof *pool, CACHE_LINE));
-    if (!pool)
-        return error_set(ERR_NO_MEMORY, "out of memory for threads");
-    *pool = (struct pool){ .n_threads = n_threads, .spins = spin ? SPINS : 0, .thread = calloc((size_t)n_threads, sizeof(pthread_t)) };
-    for (int i = 1; pool->thread && i < n_threads; i++) {
-        struct start *start = malloc(sizeof *start);
-        if (!start)
-            break;
-        *start = (struct start){ pool, i };
-        if (pthread_create(&pool->thread[i], NULL, thread_main, start)) {
-            free(start);
-            break;
-        }
-        pool->n_started++;
+    struct pool *pool = aligned_alloc(CACHE_LINE, sizeof *pool);
+    struct worker *worker = aligned_alloc(CACHE_LINE, (size_t)n_threads * sizeof *worker);
+    if (!pool || !worker) {
+        free(pool);
+        free(worker);
+        return error_set(ERR_NO_MEMORY, "out of memory for %d threads", n_threads);
     }
-    if (!pool->thread || pool->n_started != n_threads - 1) {
-        pool_close(pool);
-        return error_set(ERR_NO_MEMORY, "cannot start %d threads", n_threads);
+    *pool = (struct pool){ .n_threads = n_threads, .spin = spin, .worker = worker };
+    for (int i = 1; i < n_threads; i++, pool->n_started++) {
+        worker[i] = (struct worker){ .pool = pool, .index = i, .rests_at = 1 };     /* no turn yet: it does not rest before it runs */
+        if (pthread_create(&worker[i].thread, NULL, worker_main, &worker[i])) {
+            pool_close(pool);
+            return error_set(ERR_NO_MEMORY, "cannot start %d threads", n_threads);
+        }
     }
     *out = pool;
     return 0;
@@ -121,11 +76,11 @@ void pool_close(struct pool *pool)
 {
     if (!pool)
         return;
-    pool->stop = true;
-    gate_open(&pool->start);
+    atomic_store(&pool->stop, true);
+    pool_offer(pool);
     for (int i = 1; i <= pool->n_started; i++)
-        pthread_join(pool->thread[i], NULL);
-    free(pool->thread);
+        pthread_join(pool->worker[i].thread, NULL);
+    free(pool->worker);
     free(pool);
 }
 
@@ -134,14 +89,42 @@ int pool_n_threads(const struct pool *pool)
     return pool->n_threads;
 }
 
-void pool_run(struct pool *pool, pool_fn *fn, void *user)
+bool pool_spins(const struct pool *pool)
 {
+    return pool->spin;
+}
+
+void pool_rest(struct pool *pool)
+{
+    unsigned turn = atomic_load(&pool->turn);
+    for (int i = 1; i <= pool->n_started; i++)
+        for (;;) {
+            unsigned n_rests = atomic_load(&pool->n_rests);
+            if (atomic_load(&pool->worker[i].rests_at) == turn)
+                break;
+            word_wait(&pool->n_rests, n_rests, &pool->n_rest_sleepers, spin_us(pool));
+        }
+}
+
+void pool_offer(struct pool *pool)
+{
+    atomic_fetch_add(&pool->turn, 1);
+    word_wake(&pool->turn, &pool->n_turn_sleepers);
+}
+
+void pool_serve(struct pool *pool, pool_fn *fn, void *user)
+{
+    pool_rest(pool);
     pool->fn = fn;
     pool->user = user;
-    if (pool->n_threads > 1)
-        gate_open(&pool->start);
+}
+
+void pool_run(struct pool *pool, pool_fn *fn, void *user)
+{
+    pool_serve(pool, fn, user);
+    pool_offer(pool);
     fn(user, 0);
-    pool_barrier(pool);
+    pool_rest(pool);
 }
 
 int cpu_cores(void)

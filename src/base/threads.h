@@ -1,7 +1,7 @@
-/* threads.h: the compute threads of a rank, all running one function together, with barriers between its parts.
+/* threads.h: the compute threads of a rank.
  *
- * The caller of pool_run() is thread 0.  A waiting thread spins for a moment, where each thread has a core of its own, and
- * then sleeps in the kernel, so an idle or a crowded machine burns nothing. */
+ * The caller is thread 0.  A waiting thread spins for a moment, where each thread has a core of its own, and then sleeps in
+ * the kernel, so an idle or a crowded machine burns nothing. */
 #ifndef STOA_BASE_THREADS_H
 #define STOA_BASE_THREADS_H
 
@@ -13,12 +13,19 @@ struct pool;
 int pool_open(struct pool **out, int n_threads, bool spin);
 void pool_close(struct pool *pool);
 int pool_n_threads(const struct pool *pool);
+bool pool_spins(const struct pool *pool);
 
 typedef void pool_fn(void *user, int thread);
-/* Runs fn(user, thread) on every thread and returns when all have. */
+/* Runs fn(user, thread) on every thread, once each, and returns when all have. */
 void pool_run(struct pool *pool, pool_fn *fn, void *user);
-/* Inside a pool_fn: waits until every thread is here.  What one wrote before, all see after. */
-void pool_barrier(struct pool *pool);
+
+/* For many short jobs in a row: pool_serve() names the function, each pool_offer() invites the other threads to run it and
+ * does not wait for them.  A thread that is held up may come late or miss an offer, so the function joins whatever is
+ * being done and returns when there is nothing (see work.h); the caller does its part itself.  pool_rest() waits until no
+ * thread is inside, before what the function uses goes away; pool_run() does so by itself. */
+void pool_serve(struct pool *pool, pool_fn *fn, void *user);
+void pool_offer(struct pool *pool);
+void pool_rest(struct pool *pool);
 
 /* Cores that this process may use. */
 int cpu_cores(void);

@@ -38,3 +38,11 @@ int program_receive(struct program *p, struct instr *in)
     size_t n_bytes = p->count[in->row_symbol] * in->out[0].row_bytes;
     return comm_receive(p->options.stages, in->out[0].base, n_bytes, stage_rank(p, in), (int)in->attr->channel);
 }
+
+void program_push_sends(struct program *p)
+{
+    for (struct boundary *b = p->boundaries; b; b = b->next_boundary)
+        for (uint32_t slot = 0; slot < b->n_slots; slot++)
+            if (b->request[slot].handle)
+                comm_test(p->options.stages, &b->request[slot]);
+}

@@ -1,9 +1,7 @@
-/* execute.c: how each operator runs on its share of the threads.
+/* execute.c: how each operator runs, chunk by chunk.
  *
- * Row operators are functions of one row; they run alone or as the links of a chain.  Regions deal their own work: most of
- * it statically, so that a thread finds the same weights in its cache and the same pages on its node, and the tail from
- * a shared counter, so that a thread that was held up costs what it missed and not more.  Who computes what never changes
- * a bit. */
+ * Row operators are functions of one row; they run alone or as the links of a chain.  A chunk is a few rows, a few panels
+ * of a matmul, or a few tokens of a sequence at one KV head.  Who computes which chunk never changes a bit. */
 #include "run/instr.h"
 
 #include "base/base.h"
@@ -87,13 +85,14 @@ static row_fn *const row_fns[N_OPS] = {
     [OP_swiglu] = row_swiglu, [OP_rope_angles] = row_rope_angles, [OP_rope] = row_rope, [OP_kv_store] = row_kv_store,
 };
 
-static void run_rows(struct program *p, struct instr *in, int thread)
+#define CHUNK_ROWS 4
+
+static void run_rows(struct program *p, struct instr *in, uint32_t chunk, int thread)
 {
-    uint32_t n_rows = p->count[in->row_symbol], n_threads = (uint32_t)pool_n_threads(p->options.pool);
+    uint32_t n_rows = p->count[in->row_symbol], first = chunk * CHUNK_ROWS;
     struct instr *step = in->n_steps ? in->step : in;
     uint32_t n_steps = MAX(in->n_steps, 1);
-    struct range mine = share_items(n_rows, NULL, n_threads, (uint32_t)thread);
-    for (uint32_t r = mine.begin; r < mine.end; r++)
+    for (uint32_t r = first; r < MIN(first + CHUNK_ROWS, n_rows); r++)
         for (uint32_t s = 0; s < n_steps; s++)
             row_fns[step[s].op](p, &step[s], r, thread);
 }
@@ -119,15 +118,10 @@ static void matmul_panels(struct program *p, struct instr *in, uint32_t begin, u
     }
 }
 
-static void run_matmul(struct program *p, struct instr *in, int thread)
+static void run_matmul(struct program *p, struct instr *in, uint32_t chunk)
 {
-    uint32_t n_threads = (uint32_t)pool_n_threads(p->options.pool);
-    uint32_t fixed = n_threads > 1 ? in->n_panels - in->n_panels / 8 : in->n_panels;
-    uint32_t chunk = MAX((in->n_panels - fixed) / (2 * n_threads), 1);
-    struct range mine = share_items(fixed, NULL, n_threads, (uint32_t)thread);
-    matmul_panels(p, in, mine.begin, mine.end);
-    for (uint32_t at; fixed < in->n_panels && (at = fixed + atomic_fetch_add_explicit(&in->next, chunk, memory_order_relaxed)) < in->n_panels;)
-        matmul_panels(p, in, at, MIN(at + chunk, in->n_panels));
+    uint32_t first = chunk * in->chunk_panels;
+    matmul_panels(p, in, first, MIN(first + in->chunk_panels, in->n_panels));
 }
 
 /* ---- attention: the work is (a few tokens of a sequence) x (a KV head) ---- */
@@ -165,45 +159,46 @@ static void attend(struct program *p, struct instr *in, const struct attention_i
 }
 
 /* Tokens of an item go to the kernel as many at a time as fit its queries. */
-static void run_attention(struct program *p, struct instr *in, int thread)
+static void run_attention(struct program *p, struct instr *in, uint32_t chunk)
 {
-    uint32_t n_kv = p->cache.n_kv_heads, n_work = p->n_items * n_kv;
-    (void)thread;
-    for (uint32_t at; (at = atomic_fetch_add_explicit(&in->next, 1, memory_order_relaxed)) < n_work;) {
-        const struct attention_item *item = &p->item[at / n_kv];
-        uint32_t kv_head = at % n_kv;
-        struct head_group heads = heads_of(in, kv_head);
-        uint32_t fit = MAX(ATTENTION_MAX_QUERIES / MAX(heads.end - heads.begin, 1), 1);
-        for (uint32_t t = 0; t < item->n_tokens; t += fit)
-            attend(p, in, item, kv_head, item->first_token + t, MIN(fit, item->n_tokens - t));
-    }
+    const struct attention_item *item = &p->item[chunk / p->cache.n_kv_heads];
+    uint32_t kv_head = chunk % p->cache.n_kv_heads;
+    struct head_group heads = heads_of(in, kv_head);
+    uint32_t fit = MAX(ATTENTION_MAX_QUERIES / MAX(heads.end - heads.begin, 1), 1);
+    for (uint32_t t = 0; t < item->n_tokens; t += fit)
+        attend(p, in, item, kv_head, item->first_token + t, MIN(fit, item->n_tokens - t));
 }
 
-/* ---- communication: thread 0 speaks, the others wait at the barrier ---- */
-static void run_comm(struct program *p, struct instr *in, int thread)
+/* ---- communication: thread 0 speaks ---- */
+static void run_comm(struct program *p, struct instr *in)
 {
-    if (thread == 0 && p->error == 0)
+    if (p->error == 0)
         p->error = in->op == OP_all_reduce ? program_all_reduce(p, in) : in->op == OP_send ? program_send(p, in) : program_receive(p, in);
 }
 
-void program_run_instr(struct program *p, struct instr *in, int thread)
+uint32_t program_n_chunks(const struct program *p, const struct instr *in)
 {
-    switch (op_info[in->op].kind) {
-    case KIND_INPUT:
-        break;
-    case KIND_COMM:
-        run_comm(p, in, thread);
-        break;
-    case KIND_ROWS:
-        run_rows(p, in, thread);
-        break;
-    case KIND_REGION:
-        if (in->op == OP_row_chain)
-            run_rows(p, in, thread);
-        else if (in->op == OP_matmul)
-            run_matmul(p, in, thread);
-        else
-            run_attention(p, in, thread);
-        break;
+    uint32_t n_rows = p->count[in->row_symbol];
+    if (in->op == OP_input || (in->row_symbol && !n_rows))
+        return 0;
+    switch (in->op) {
+    case OP_matmul:    return DIV_UP(in->n_panels, in->chunk_panels);
+    case OP_attention: return p->n_items * p->cache.n_kv_heads;
+    case OP_all_reduce:
+    case OP_send:
+    case OP_receive:   return 1;
+    default:           return DIV_UP(n_rows, CHUNK_ROWS);
+    }
+}
+
+void program_run_chunk(struct program *p, struct instr *in, uint32_t chunk, int thread)
+{
+    switch (in->op) {
+    case OP_matmul:    run_matmul(p, in, chunk); break;
+    case OP_attention: run_attention(p, in, chunk); break;
+    case OP_all_reduce:
+    case OP_send:
+    case OP_receive:   run_comm(p, in); break;
+    default:           run_rows(p, in, chunk, thread); break;
     }
 }

@@ -2,10 +2,9 @@
 #ifndef STOA_RUN_INSTR_H
 #define STOA_RUN_INSTR_H
 
+#include "base/work.h"
 #include "run/kv_cache.h"
 #include "run/program.h"
-
-#include <stdatomic.h>
 
 /* Row r of an operand, as thread t sees it: base + r * row_bytes + t * thread_bytes.  A tensor in the arena has
  * thread_bytes 0; a value that stays inside a chain has one row for each thread and row_bytes 0. */
@@ -27,14 +26,14 @@ struct instr {
     struct operand in[NODE_MAX_INPUTS], out[NODE_MAX_OUTPUTS];
     uint32_t n_in, n_out;
     uint32_t row_symbol;                    /* which count of the step gives the rows of the work */
-    atomic_uint next;                       /* the shared counter from which threads take the tail of the work */
+    struct work work;                       /* of the running step: chunks that threads claim */
 
     struct instr *step;                     /* row_chain: [n_steps] */
     uint32_t n_steps;
 
     struct sum_tree tree;                   /* matmul over a label */
     const struct sum_tree *tree_or_null;
-    uint32_t n_panels;                      /* of all weights of a matmul */
+    uint32_t n_panels, chunk_panels;        /* of all weights of a matmul; and how many make a chunk of work */
     float *frequency;                       /* rope_angles: [n_rotated / 2] */
     struct comm_tree joined;                /* all_reduce */
     struct boundary *boundary;              /* send */
@@ -42,6 +41,7 @@ struct instr {
 
 /* A send may still be on its way when the next step overwrites the arena, so it leaves from a copy. */
 struct boundary {
+    struct boundary *next_boundary;         /* of this program */
     struct comm_request *request;           /* [n_slots] */
     char *bytes;                            /* [n_slots][slot_bytes] */
     uint32_t n_slots, next;
@@ -60,8 +60,10 @@ struct program {
     void *reduce_scratch;
     struct instr *instr;
     uint32_t n_instr;
+    struct boundary *boundaries;
 
-    const struct step *step;                /* while one runs */
+    const struct step *step;                /* while one runs; read by a thread only while it holds a chunk */
+    atomic_uint step_number;
     uint32_t count[N_SYMBOLS];              /* rows of each symbol in this step */
     uint32_t *sequence_of;                  /* [T]: of each token of the step */
     struct attention_item *item;            /* the step's pieces of attention, without the KV head */
@@ -77,10 +79,14 @@ struct attention_item {
 };
 
 /* execute.c */
-void program_run_instr(struct program *p, struct instr *in, int thread);
+/* Into how many chunks the instruction's work falls in this step; 0 when there is none. */
+uint32_t program_n_chunks(const struct program *p, const struct instr *in);
+void program_run_chunk(struct program *p, struct instr *in, uint32_t chunk, int thread);
 /* exchange.c: called by thread 0 only */
 int program_all_reduce(struct program *p, struct instr *in);
 int program_send(struct program *p, struct instr *in);
 int program_receive(struct program *p, struct instr *in);
+/* A large message moves only while its sender is inside the transport, so the step looks in between instructions. */
+void program_push_sends(struct program *p);
 
 #endif

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+static void program_run_thread(void *user, int thread);
+
 static int no_memory(const char *what)
 {
     return error_set(ERR_NO_MEMORY, "no memory for %s", what);
@@ -103,6 +105,8 @@ static int compile_boundary(struct program *p, struct instr *in, const struct no
         return no_memory("boundary buffers");
     b->n_slots = p->options.mesh->size[AXIS_PP] + 1;        /* as many plans as may be in flight */
     b->slot_bytes = ROUND_UP(in->in[0].row_bytes * dim_max(p->graph, &n->in[0]->dim[0]), CACHE_LINE);
+    b->next_boundary = p->boundaries;
+    p->boundaries = b;
     b->request = arena_array(&p->memory, struct comm_request, b->n_slots);
     b->bytes = arena_alloc(&p->memory, b->n_slots * b->slot_bytes);
     return b->request && b->bytes ? 0 : no_memory("boundary buffers");
@@ -115,17 +119,32 @@ static void compile_joined(struct instr *in, const struct node *n)
     memcpy(in->joined.n_merges, n->attr.joined.n_merges, sizeof in->joined.n_merges);
 }
 
+static struct instr *instr_array(size_t n)
+{
+    struct instr *instr = aligned_alloc(CACHE_LINE, (n + 1) * sizeof *instr);
+    if (instr)
+        memset(instr, 0, (n + 1) * sizeof *instr);
+    return instr;
+}
+
 static int compile_node(struct program *p, struct instr *in, struct node *n);
 
 static int compile_steps(struct program *p, struct instr *in, struct node *n)
 {
     int err = 0;
     in->n_steps = n->n_steps;
-    if (n->n_steps && !(in->step = arena_array(&p->memory, struct instr, n->n_steps)))
+    if (n->n_steps && !(in->step = instr_array(n->n_steps)))
         return no_memory("instructions");
     for (uint32_t s = 0; !err && s < n->n_steps; s++)
         err = compile_node(p, &in->step[s], n->step[s]);
     return err;
+}
+
+/* Small enough that the threads end a matmul together, large enough to stream weights. */
+static uint32_t chunk_panels(const struct program *p, uint32_t n_panels)
+{
+    uint32_t n_threads = (uint32_t)pool_n_threads(p->options.pool), n = n_panels / (8 * n_threads);
+    return n_threads == 1 ? MAX(n_panels, 1) : MIN(MAX(n, 1), 32);
 }
 
 static int compile_node(struct program *p, struct instr *in, struct node *n)
@@ -144,6 +163,7 @@ static int compile_node(struct program *p, struct instr *in, struct node *n)
     in->row_symbol = symbol_of(rows);
     for (uint32_t i = 0; n->op == OP_matmul && i < n->n_out; i++)
         in->n_panels += DIV_UP(in->out[i].n_columns, PANEL_ROWS);
+    in->chunk_panels = chunk_panels(p, in->n_panels);
     switch (n->op) {
     case OP_matmul:      compile_tree(in, n); return 0;
     case OP_rope_angles: return compile_frequencies(p, in, n);
@@ -170,10 +190,12 @@ static int compile(struct program *p)
 {
     uint32_t i = 0;
     int err = 0;
+    uint32_t n_instr = 0;
     for (struct node *n = p->graph->first; n; n = n->next)
-        p->n_instr++;
-    if (!(p->instr = arena_array(&p->memory, struct instr, p->n_instr + 1)))
+        n_instr++;
+    if (!(p->instr = instr_array(n_instr)))
         return no_memory("instructions");
+    p->n_instr = n_instr;
     for (struct node *n = p->graph->first; !err && n; n = n->next, i++)
         if ((err = check_kernels(p, n)) == 0)
             err = compile_node(p, &p->instr[i], n);
@@ -232,6 +254,7 @@ int program_open(struct program **out, struct graph *graph, const struct program
         err = no_memory("reductions");
         goto done;
     }
+    pool_serve(options->pool, program_run_thread, p);
     *out = p;
     p = NULL;
 done:
@@ -244,15 +267,17 @@ void program_close(struct program *p)
 {
     if (!p)
         return;
-    for (uint32_t i = 0; i < p->n_instr; i++) {
-        struct boundary *b = p->instr[i].boundary;
-        for (uint32_t s = 0; b && s < b->n_slots; s++)
+    pool_rest(p->options.pool);
+    for (struct boundary *b = p->boundaries; b; b = b->next_boundary)
+        for (uint32_t s = 0; b->request && s < b->n_slots; s++)
             comm_wait(p->options.stages, &b->request[s]);
-    }
     weights_close(p->weights);
     kv_cache_release(&p->cache);
     if (p->activations)
         munmap(p->activations, p->graph->arena_bytes + CACHE_LINE);
+    for (uint32_t i = 0; i < p->n_instr; i++)
+        free(p->instr[i].step);
+    free(p->instr);
     free(p->rows);
     free(p->sequence_of);
     free(p->item);
@@ -280,20 +305,29 @@ static void prepare(struct program *p, const struct step *step)
         for (uint32_t t = 0; t < q->n_tokens; t += ITEM_TOKENS)
             p->item[p->n_items++] = (struct attention_item){ s, q->first_token + t, MIN(ITEM_TOKENS, q->n_tokens - t) };
     }
+    unsigned number = atomic_load_explicit(&p->step_number, memory_order_relaxed) + 1;
     for (uint32_t i = 0; i < p->n_instr; i++)
-        atomic_store_explicit(&p->instr[i].next, 0, memory_order_relaxed);
+        work_prepare(&p->instr[i].work, number, program_n_chunks(p, &p->instr[i]));
+    atomic_store(&p->step_number, number);
 }
 
-static void run_thread(void *user, int thread)
+/* Every thread, the leading one too, goes through the instructions and takes what chunks it finds. */
+static void program_run_thread(void *user, int thread)
 {
     struct program *p = user;
+    unsigned number = atomic_load(&p->step_number);
     cpu_float_mode_set();
     for (uint32_t i = 0; i < p->n_instr; i++) {
         struct instr *in = &p->instr[i];
-        if (in->op == OP_input || (in->row_symbol && !p->count[in->row_symbol]))
-            continue;
-        program_run_instr(p, in, thread);
-        pool_barrier(p->options.pool);
+        bool speaks = op_info[in->op].kind == KIND_COMM;
+        for (uint32_t chunk; (thread == 0 || !speaks) && work_claim(&in->work, number, &chunk);) {
+            program_run_chunk(p, in, chunk, thread);
+            work_done(&in->work);
+        }
+        if (thread == 0)
+            program_push_sends(p);
+        if (!work_wait(&in->work, &p->step_number, number, pool_spins(p->options.pool)))
+            return;
     }
 }
 
@@ -319,7 +353,8 @@ int program_step(struct program *p, const struct step *step)
     assert(step->n_tokens && step->n_tokens <= p->graph->symbol_max[SYMBOL_T] && step->n_rows <= p->graph->symbol_max[SYMBOL_R]);
     double start_s = seconds_now();
     prepare(p, step);
-    pool_run(p->options.pool, run_thread, p);
+    pool_offer(p->options.pool);
+    program_run_thread(p, 0);
     count_hidden(p);
     p->counters.step_s += seconds_now() - start_s;
     return p->error < 0 ? p->error : cpu_float_mode_check();

@@ -1,7 +1,8 @@
 /* program.h: a rank's graph, compiled: weights loaded, every operand resolved to an address, ready to run steps.
  *
- * program_step() runs the instructions in order on all threads of the pool, with one barrier after each; only thread 0,
- * the caller, talks to other ranks.  A step allocates nothing. */
+ * program_step() runs the instructions in order on all threads of the pool.  An instruction's work is cut into chunks that
+ * threads claim; it is over when its chunks are done, whichever threads came by (base/work.h).  Only thread 0, the caller,
+ * talks to other ranks.  A step allocates nothing. */
 #ifndef STOA_RUN_PROGRAM_H
 #define STOA_RUN_PROGRAM_H
 
