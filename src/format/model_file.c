@@ -192,10 +192,10 @@ const struct model_tensor *model_file_tensor(const struct model_file *file, cons
     return found ? *found : NULL;
 }
 
-void model_file_drop_pages(const struct model_file *file, const struct model_tensor *tensor)
+void model_file_drop_pages(const struct model_file *file, const void *bytes, size_t n_bytes)
 {
-    const uint8_t *data = tensor->data;
+    const uint8_t *data = bytes;
     for (const struct model_part *part = file->first; part; part = part->next)
         if (data >= part->map.bytes && data < part->map.bytes + part->map.n_bytes)
-            map_file_drop(&part->map, (size_t)(data - part->map.bytes), tensor->n_bytes);
+            map_file_drop(&part->map, (size_t)(data - part->map.bytes), n_bytes);
 }

@@ -41,8 +41,8 @@ uint64_t model_file_n_tensors(const struct model_file *file);
 /* In file order; i < n_tensors. */
 const struct model_tensor *model_file_tensor_at(const struct model_file *file, uint64_t i);
 const struct model_tensor *model_file_tensor(const struct model_file *file, const char *name);  /* NULL when absent */
-/* The tensor's mapped pages will not be read again soon: gives the whole pages inside it back to the system. */
-void model_file_drop_pages(const struct model_file *file, const struct model_tensor *tensor);
+/* These bytes of the mapped file will not be read again soon: gives the whole pages among them back to the system. */
+void model_file_drop_pages(const struct model_file *file, const void *data, size_t n_bytes);
 
 /* Metadata.  Each `get` returns true and sets *out when the key is there with a type that fits; false and *out unchanged
  * when it is absent; a key of a wrong type (a string where a number is wanted, a negative or too large number) is false

@@ -16,7 +16,6 @@ struct part {
     const struct model_tensor *source;
     unsigned char *data;            /* in the region */
     size_t n_bytes;
-    atomic_uint n_left;             /* tasks */
 };
 
 struct task {
@@ -52,7 +51,7 @@ static size_t part_bytes(const struct weight *w)
     return n;
 }
 
-static void pack_task(const struct task *task)
+static void pack_task(const struct model_file *file, const struct task *task)
 {
     const struct weight *w = task->part->tensor->weight;
     const struct model_tensor *source = task->part->source;
@@ -62,6 +61,8 @@ static void pack_task(const struct task *task)
         dequantize_row((float *)task->part->data, rows, w->type, range_size(w->columns));
     else
         matmul_pack(task->part->data, w->type, rows, row_bytes, range_size(w->rows), range_size(w->columns), task->panel0, task->panel1);
+    size_t first = (size_t)task->panel0 * PANEL_ROWS, last = MIN((size_t)task->panel1 * PANEL_ROWS, range_size(w->rows));
+    model_file_drop_pages(file, rows + first * row_bytes, (last - first) * row_bytes);
 }
 
 static void load(void *user, int thread)
@@ -70,10 +71,8 @@ static void load(void *user, int thread)
     for (uint32_t i; (i = atomic_fetch_add(&weights->next, 1)) < weights->n_tasks;) {
         struct task *task = &weights->task[i];
         size_t n_tasks = DIV_UP(DIV_UP(range_size(task->part->tensor->weight->rows), PANEL_ROWS), TASK_PANELS);
-        pack_task(task);
+        pack_task(weights->file, task);
         size_t done = atomic_fetch_add(&weights->n_done, task->part->n_bytes / MAX(n_tasks, 1));
-        if (atomic_fetch_sub(&task->part->n_left, 1) == 1)
-            model_file_drop_pages(weights->file, task->part->source);
         if (thread == 0 && weights->progress)
             weights->progress(done, weights->n_bytes, weights->user);
     }
@@ -106,10 +105,8 @@ static int lay_out(struct weights *weights)
         part->data = weights->region + at;
         at += ROUND_UP(part->n_bytes, CACHE_LINE);
         uint32_t n_panels = w->use == WEIGHT_VECTOR ? 1 : DIV_UP(range_size(w->rows), PANEL_ROWS);
-        for (uint32_t panel = 0; panel < n_panels; panel += TASK_PANELS) {
+        for (uint32_t panel = 0; panel < n_panels; panel += TASK_PANELS)
             weights->task[weights->n_tasks++] = (struct task){ part, panel, MIN(panel + TASK_PANELS, n_panels) };
-            atomic_fetch_add(&part->n_left, 1);
-        }
     }
     return 0;
 }

@@ -1,7 +1,7 @@
 /* weights.h: this rank's part of the model in memory.
  *
  * Each weight of the rank's graph is packed once, from its slice of the mapped file, by all threads, into one region
- * that was sized before anything is read; the file's pages are given back tensor by tensor.  A lookup table (the
+ * that was sized before anything is read; the file's pages are given back as they are read.  A lookup table (the
  * embedding) stays in the mapped file and takes no memory of its own. */
 #ifndef STOA_RUN_WEIGHTS_H
 #define STOA_RUN_WEIGHTS_H

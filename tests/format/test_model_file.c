@@ -141,7 +141,7 @@ static void test_tensors(void)
     struct stat st;
     check(!stat(path, &st) && (size_t)st.st_size == model_file_bytes(file));
     for (uint64_t i = 0; i < 4; i++)
-        model_file_drop_pages(file, model_file_tensor_at(file, i));
+        model_file_drop_pages(file, model_file_tensor_at(file, i)->data, model_file_tensor_at(file, i)->n_bytes);
     touch(file);
     model_file_close(file);
     model_file_close(NULL);
@@ -494,7 +494,7 @@ static void test_split(void)
         check_int(model_file_n_tensors(file), 3);
         check_text(model_file_tensor_at(file, 2)->name, "c");
         check_int(model_file_tensor(file, "c")->n_bytes, 32);
-        model_file_drop_pages(file, model_file_tensor(file, "b"));
+        model_file_drop_pages(file, model_file_tensor(file, "b")->data, model_file_tensor(file, "b")->n_bytes);
         touch(file);
     }
     model_file_close(file);

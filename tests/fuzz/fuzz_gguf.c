@@ -20,7 +20,7 @@ static void touch_tensors(const struct model_file *file)
         if (model_file_tensor(file, t->name) != t || (uintptr_t)bytes % 8)
             abort();
         sink += bytes[0] + bytes[t->n_bytes - 1];
-        model_file_drop_pages(file, t);
+        model_file_drop_pages(file, t->data, t->n_bytes);
     }
 }
 
