@@ -81,7 +81,7 @@ static int read_merges(struct tokenizer *t, const struct model_file *file)
     int err = 0;
 
     if (!model_file_get_strings(file, key, &merges))
-        return error_set(ERR_BAD_FILE, "%s: %s: %s", path, key, tokenizer_has_key(file, key) ? "wanted an array of strings" : "missing");
+        return tokenizer_no_array(file, key, "strings");
     if (merges.n > INT32_MAX / 2)
         return error_set(ERR_BAD_FILE, "%s: %s: %zu merges", path, key, merges.n);
     while (n_slots < 2 * merges.n)

@@ -34,7 +34,7 @@ static int read_scores(struct tokenizer *t, const struct model_file *file)
     const char *path = model_file_path(file);
     size_t n;
     if (!model_file_get_f32s(file, key, &t->score, &n))
-        return error_set(ERR_BAD_FILE, "%s: %s: %s", path, key, tokenizer_has_key(file, key) ? "wanted an array of numbers" : "missing");
+        return tokenizer_no_array(file, key, "numbers");
     if (n != t->vocab.pieces.n)
         return error_set(ERR_BAD_FILE, "%s: %s: %zu scores for %zu tokens", path, key, n, t->vocab.pieces.n);
     for (size_t i = 0; i < n; i++)

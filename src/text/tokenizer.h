@@ -1,7 +1,10 @@
 /* tokenizer.h: text to token ids and back, as the model file says.
  *
- * Byte-level BPE (tokenizer.ggml.model = "gpt2") with the pre-tokenizer that tokenizer.ggml.pre names; a model or
- * pre-tokenizer that is not known is an error at open, never wrong ids.  Read-only once open: any thread may call in. */
+ * Byte-level BPE (tokenizer.ggml.model = "gpt2") with the pre-tokenizer that tokenizer.ggml.pre names, and SentencePiece
+ * BPE ("llama"); a model or pre-tokenizer that is not known is an error at open, never wrong ids.  Read-only once open:
+ * any thread may call in.
+ *
+ * Text is taken as it is: Qwen's tokenizers bring it to NFC first, which no key of the file says and is the caller's. */
 #ifndef STOA_TEXT_TOKENIZER_H
 #define STOA_TEXT_TOKENIZER_H
 
@@ -20,6 +23,7 @@ void tokenizer_close(struct tokenizer *tokenizer);
 uint32_t tokenizer_n_tokens(const struct tokenizer *tokenizer);
 int32_t tokenizer_begin(const struct tokenizer *tokenizer);      /* id to put before a text, or -1 when the model wants none */
 bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);    /* end of text, of turn: generation stops there */
+/* Stands for no text; so does the unknown token. */
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *piece);    /* exact piece as stored, or -1 */
 
@@ -27,10 +31,15 @@ enum tokenize_flags {
     TOKENIZE_BEGIN = 1,         /* put the model's begin token first, if it wants one and the text does not start with it */
     TOKENIZE_SPECIAL = 2,       /* recognise special tokens in the text; without it they are plain text */
 };
-/* Any bytes will do: what is not UTF-8 goes through as bytes.  On success *ids is malloc'ed (caller frees) and *n set.
- * Time grows near-linearly with n_bytes, whatever the text. */
+/* Any bytes will do: what is not UTF-8 goes through as bytes, and a byte that the vocabulary has no token for is left
+ * out, as Hugging Face does (SmolLM2 has none for a few control characters and unassigned planes).  User-defined tokens
+ * are always recognised, control tokens with TOKENIZE_SPECIAL: the longest at the leftmost place.  On success *ids is
+ * malloc'ed (caller frees) and *n set.  Time grows near-linearly with n_bytes, whatever the text. */
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t n_bytes, unsigned flags,
                      int32_t **ids, size_t *n);
+
+/* Whether encoding puts a blank before a text, which whoever decodes that whole text takes off again. */
+bool tokenizer_adds_space(const struct tokenizer *tokenizer);
 
 /* The bytes of one token, as they stand in decoded text; borrowed.  A control token has none (*n_bytes = 0) unless
  * `special`, which gives its name.  An id that does not exist has none. */

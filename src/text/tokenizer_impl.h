@@ -82,8 +82,8 @@ struct tokenizer {
     size_t longest_piece;
 };
 
-/* Whether `key` is in the file, with whatever type. */
-bool tokenizer_has_key(const struct model_file *file, const char *key);
+/* ERR_BAD_FILE: the key is missing, or not the array of `wanted` that it should be. */
+int tokenizer_no_array(const struct model_file *file, const char *key, const char *wanted);
 /* An optional bool: *out stays as it is when the key is absent. */
 int tokenizer_read_bool(const struct model_file *file, const char *key, bool *out);
 /* An optional token id: -1 when the key is absent. */

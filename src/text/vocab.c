@@ -37,7 +37,7 @@ static int read_types(struct vocab *vocab, const struct model_file *file)
     size_t n_types, n = vocab->pieces.n;
 
     if (!model_file_get_i32s(file, key, &types, &n_types))
-        return error_set(ERR_BAD_FILE, "%s: %s: %s", path, key, tokenizer_has_key(file, key) ? "wanted an array of integers" : "missing");
+        return tokenizer_no_array(file, key, "integers");
     if (n_types != n)
         return error_set(ERR_BAD_FILE, "%s: %s: %zu types for %zu tokens", path, key, n_types, n);
     for (size_t i = 0; i < n; i++) {
@@ -54,7 +54,7 @@ int vocab_open(struct vocab *vocab, const struct model_file *file)
     const char *path = model_file_path(file);
 
     if (!model_file_get_strings(file, key, &vocab->pieces))
-        return error_set(ERR_BAD_FILE, "%s: %s: %s", path, key, tokenizer_has_key(file, key) ? "wanted an array of strings" : "missing");
+        return tokenizer_no_array(file, key, "strings");
     size_t n = vocab->pieces.n, n_slots = 64;
     if (n == 0 || n > INT32_MAX / 2)
         return error_set(ERR_BAD_FILE, "%s: %s: %zu tokens", path, key, n);

@@ -61,23 +61,29 @@ static void test_pretokenizers(void)
     json_decref(golden);
 }
 
+static void check_golden(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, json_t *want)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    check_int(tokenizer_encode(t, text, n_bytes, flags, &ids, &n), 0);
+    check_int(n, json_array_size(want));
+    for (size_t i = 0; i < n && i < json_array_size(want); i++)
+        if (!check_int(ids[i], json_integer_value(json_array_get(want, i))))
+            break;
+    free(ids);
+}
+
 static void test_golden_ids(const struct tokenizer *t)
 {
     json_t *texts = golden_load("hard_strings.json"), *golden = golden_load("smollm2_tokens.json");
     json_t *all = json_object_get(golden, "ids");
     for (size_t i = 0; i < json_array_size(texts); i++) {
-        json_t *text = json_array_get(texts, i), *want = json_array_get(all, i);
+        json_t *text = json_array_get(texts, i);
         const char *bytes = json_string_value(text);
-        int32_t *ids = NULL;
-        size_t n_bytes = json_string_length(text), n = 0;
+        size_t n_bytes = json_string_length(text);
         check_begin("SmolLM2 string %zu", i);
-        check_int(tokenizer_encode(t, bytes, n_bytes, TOKENIZE_SPECIAL | TOKENIZE_BEGIN, &ids, &n), 0);
-        check_int(n, json_array_size(want));
-        for (size_t k = 0; k < n && k < json_array_size(want); k++)
-            if (!check_int(ids[k], json_integer_value(json_array_get(want, k))))
-                break;
+        check_golden(t, bytes, n_bytes, TOKENIZE_SPECIAL | TOKENIZE_BEGIN, json_array_get(all, i));
         check_round_trip(t, "round trip", bytes, n_bytes);
-        free(ids);
     }
     json_decref(texts);
     json_decref(golden);
@@ -303,6 +309,30 @@ static void test_tiny_spm(void)
     model_file_close(file);
 }
 
+static void test_golden_spm(void)
+{
+    json_t *golden = golden_load("spm.json"), *texts = json_object_get(golden, "texts"), *all = json_object_get(golden, "ids");
+    const struct tiny_key keys[] = {
+        { "tokenizer.ggml.model", "s", "llama" },
+        { "tokenizer.ggml.tokens", "S", json_string_value(json_object_get(golden, "pieces")) },
+        { "tokenizer.ggml.token_type", "I", json_string_value(json_object_get(golden, "types")) },
+        { "tokenizer.ggml.scores", "F", json_string_value(json_object_get(golden, "scores")) },
+        { "tokenizer.ggml.bos_token_id", "u", "1" },
+    };
+    struct model_file *file = tiny_gguf_open(keys, COUNT_OF(keys));
+    struct tokenizer *t = NULL;
+    check_begin("SentencePiece: open");
+    if (check_int(tokenizer_open(&t, file), 0))
+        for (size_t i = 0; i < json_array_size(texts); i++) {
+            json_t *text = json_array_get(texts, i);
+            check_begin("SentencePiece string %zu", i);
+            check_golden(t, json_string_value(text), json_string_length(text), 0, json_array_get(all, i));
+        }
+    tokenizer_close(t);
+    model_file_close(file);
+    json_decref(golden);
+}
+
 /* Metadata that lies.  The error names the key. */
 #define KEY(name) "tokenizer.ggml." name
 static const struct { const char *name; bool spm; struct tiny_key bad; const char *want; } bad_rows[] = {
@@ -361,6 +391,7 @@ int main(void)
     test_tiny_bpe();
     test_any_bytes();
     test_tiny_spm();
+    test_golden_spm();
     test_bad_files();
     test_real_model();
     return check_done();
