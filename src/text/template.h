@@ -1,7 +1,11 @@
 /* template.h: chat templates, a subset of Jinja as Hugging Face transformers runs it (trim_blocks and lstrip_blocks on).
  *
- * A construct that the subset lacks is an error at template_open() with its line number, never a wrong prompt.  Values
- * that a template can see are made with the template_value_* calls; they belong to the arena they are made in. */
+ * A construct that the subset lacks is an error at template_open() with its line number, never a wrong prompt.  The
+ * subset: for (with if, else, break, continue, the loop variable), if, set, expressions but for fractions, comments,
+ * white-space control; the filters, tests, methods and functions in the tables of template_builtin.c.  It lacks macros,
+ * includes, set blocks, recursive loops.  A template may do ten million steps and write 16 MB.
+ *
+ * A context other than a chat is made with template_value.h and rendered with template_render() of template_node.h. */
 #ifndef STOA_TEXT_TEMPLATE_H
 #define STOA_TEXT_TEMPLATE_H
 
@@ -22,9 +26,10 @@ struct chat_message {
 };
 struct chat_options {
     bool add_generation_prompt;
-    const char *bos_token, *eos_token;  /* text of the tokens; "" when there is none */
+    const char *bos_token, *eos_token;  /* text of the tokens; "" or NULL when there is none */
 };
-/* Appends the prompt to `out`.  A raise_exception() in the template is ERR_USAGE with its message. */
+/* Appends the prompt to `out`, or nothing.  A raise_exception() in the template is ERR_USAGE with its message; what is
+ * wrong with a value ("x" is undefined, a limit) ERR_FAILED "chat template, line N: ...".  NULL texts are "". */
 int template_render_chat(const struct template *template, const struct chat_message *messages, size_t n_messages,
                          const struct chat_options *options, struct buffer *out);
 

@@ -7,7 +7,6 @@
 #include "text/template_node.h"
 #include "text/unicode.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 typedef struct template_run run_t;
@@ -24,13 +23,15 @@ static int want_text(run_t *run, const value_t *value)
     if (value->kind == VALUE_STRING)
         return 0;
     if (value->kind == VALUE_UNDEFINED)
-        return template_fail(run, "\"%.*s\" is undefined", (int)MIN(value->text.n_bytes, (size_t)80), value->text.bytes);
+        return template_undefined(run, value);
     return template_fail(run, "a string is wanted, not a value of type %s", template_kind_name(value->kind));
 }
 
 static int want_int(run_t *run, const value_t *value)
 {
-    return value->kind == VALUE_INT ? 0 : template_fail(run, "an integer is wanted, not a value of type %s", template_kind_name(value->kind));
+    if (value->kind == VALUE_INT)
+        return 0;
+    return template_fail(run, "an integer is wanted, not a value of type %s", template_kind_name(value->kind));
 }
 
 /* What filters do to their subject first: everything is text. */
@@ -310,9 +311,11 @@ static int method_endswith(run_t *run, const value_t *a, value_t *out)
 
 static int want_map(run_t *run, const value_t *value)
 {
+    if (value->kind == VALUE_MAP)
+        return 0;
     if (value->kind == VALUE_UNDEFINED)
-        return want_text(run, value);
-    return value->kind == VALUE_MAP ? 0 : template_fail(run, "a dict is wanted, not a value of type %s", template_kind_name(value->kind));
+        return template_undefined(run, value);
+    return template_fail(run, "a dict is wanted, not a value of type %s", template_kind_name(value->kind));
 }
 
 static int method_get(run_t *run, const value_t *a, value_t *out)
@@ -414,123 +417,6 @@ static int filter_default(run_t *run, const value_t *a, value_t *out)
     bool take = a[0].kind == VALUE_UNDEFINED || (template_value_is_true(&a[2]) && !template_value_is_true(&a[0]));
     *out = !take ? a[0] : a[1].kind == VALUE_ABSENT ? template_value_text("", 0) : a[1];
     return 0;
-}
-
-/* ---- JSON, as Python's json.dumps(ensure_ascii=False) ---- */
-
-struct json {
-    run_t *run;
-    struct buffer out;
-    int64_t indent;             /* -1: all on one line */
-    unsigned depth;
-};
-
-static int json_add(struct json *j, const value_t *value);
-
-static void json_text(struct buffer *out, const value_t *text)
-{
-    static const char escapes[] = "\"\"\\\\\nn\rr\tt\bb\ff";          /* a character, and its letter behind a backslash */
-    buffer_add_text(out, "\"");
-    for (size_t i = 0; i < text->text.n_bytes; i++) {
-        char c = text->text.bytes[i];
-        const char *escape = NULL;
-        for (const char *e = escapes; *e && !escape; e += 2)
-            escape = *e == c ? e : NULL;
-        if (escape)
-            buffer_printf(out, "\\%c", escape[1]);
-        else if ((unsigned char)c < 0x20)
-            buffer_printf(out, "\\u%04x", c);
-        else
-            buffer_add(out, &c, 1);
-    }
-    buffer_add_text(out, "\"");
-}
-
-static void json_line(struct json *j)
-{
-    if (j->indent < 0)
-        return;
-    buffer_add_text(&j->out, "\n");
-    for (int64_t i = 0; i < j->indent * (int64_t)j->depth; i++)
-        buffer_add_text(&j->out, " ");
-}
-
-static int json_between(struct json *j, size_t i)
-{
-    if (i)
-        buffer_add_text(&j->out, j->indent < 0 ? ", " : ",");
-    json_line(j);
-    return template_spend(j->run, j->indent < 0 ? 0 : (size_t)j->indent * j->depth);
-}
-
-static int json_list(struct json *j, const struct template_list *list)
-{
-    int err = 0;
-    buffer_add_text(&j->out, "[");
-    j->depth++;
-    for (size_t i = 0; i < list->n && !err; i++)
-        if ((err = json_between(j, i)) == 0)
-            err = json_add(j, &list->items[i]);
-    j->depth--;
-    if (list->n)
-        json_line(j);
-    buffer_add_text(&j->out, "]");
-    return err;
-}
-
-static int json_map(struct json *j, const struct template_map *map)
-{
-    int err = 0;
-    buffer_add_text(&j->out, "{");
-    j->depth++;
-    for (size_t i = 0; i < map->n && !err; i++)
-        if ((err = json_between(j, i)) == 0) {
-            json_text(&j->out, &map->entries[i].key);
-            buffer_add_text(&j->out, ": ");
-            err = json_add(j, &map->entries[i].value);
-        }
-    j->depth--;
-    if (map->n)
-        json_line(j);
-    buffer_add_text(&j->out, "}");
-    return err;
-}
-
-static int json_add(struct json *j, const value_t *value)
-{
-    int err = template_spend(j->run, value->kind == VALUE_STRING ? value->text.n_bytes : 0);
-    if (err < 0)
-        return err;
-    switch (value->kind) {
-    case VALUE_NONE:   buffer_add_text(&j->out, "null"); return 0;
-    case VALUE_BOOL:   buffer_add_text(&j->out, value->flag ? "true" : "false"); return 0;
-    case VALUE_INT:    buffer_printf(&j->out, "%" PRId64, value->number); return 0;
-    case VALUE_STRING: json_text(&j->out, value); return 0;
-    case VALUE_LIST:   return json_list(j, value->list);
-    case VALUE_MAP:    return json_map(j, value->map);
-    default:           return template_fail(j->run, "tojson does not work for a value of type %s", template_kind_name(value->kind));
-    }
-}
-
-/* The params are those of transformers' own tojson, not of jinja2's. */
-static int filter_tojson(run_t *run, const value_t *a, value_t *out)
-{
-    struct json j = { .run = run, .indent = -1 };
-    int err = 0;
-    if (template_value_is_true(&a[1]))
-        return template_fail(run, "tojson in ASCII only is not supported");
-    if (is_given(&a[2])) {
-        if ((err = want_int(run, &a[2])) < 0)
-            return err;
-        if (a[2].number < 0 || a[2].number > 64)
-            return template_fail(run, "tojson with an indent of %" PRId64, a[2].number);
-        j.indent = a[2].number;
-    }
-    if ((err = json_add(&j, &a[0])) == 0)
-        err = j.out.failed ? error_set(ERR_NO_MEMORY, "no memory to render a chat template") :
-              template_new_text(run, j.out.bytes, j.out.size, out);
-    buffer_release(&j.out);
-    return err;
 }
 
 /* ---- tests ---- */
@@ -649,7 +535,7 @@ static const struct template_builtin filters[] = {
     { "lower",      filter_lower,      0, { 0 } },
     { "replace",    filter_replace,    2, { "old", "new", "count" } },
     { "string",     filter_string,     0, { 0 } },
-    { "tojson",     filter_tojson,     0, { "ensure_ascii", "indent" } },
+    { "tojson",     template_tojson,   0, { "ensure_ascii", "indent" } },
     { "trim",       filter_trim,       0, { "chars" } },
     { "upper",      filter_upper,      0, { 0 } },
     { 0 },

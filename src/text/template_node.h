@@ -1,8 +1,10 @@
 /* template_node.h: a parsed template: nodes, and the tables of what can be called.
  *
- *   lexer (template_lex.c) -> parser (template_parse.c) -> nodes -> evaluator (template_eval.c)
- *                                  |                                     |
- *                                  +---- names of filters, tests, methods and functions: template_builtin.c
+ *   lexer (template_lex.c) -> parser (template_parse.c) -> nodes -> statements (template_run.c)
+ *                                   |                                 |
+ *                                   |                              expressions (template_eval.c), template_operator.c
+ *                                   |                                 |
+ *                                   +---- filters, tests, methods, functions: template_builtin.c, template_json.c
  *
  * To teach the subset a filter, test, method or function: a row in a table of template_builtin.c.  To teach it a
  * statement or an operator: a node kind here, a function in the parser and one in the evaluator. */
@@ -66,6 +68,12 @@ struct template {
 /* 0, or ERR_BAD_FILE with the line. */
 int template_parse(struct template *template, const char *source, size_t n_bytes);
 
+/* Variables: of the whole template, or of one pass of a loop. */
+struct template_scope {
+    struct template_value variables;            /* a map */
+    struct template_scope *outer;
+};
+
 /* One rendering, while it runs. */
 struct template_run {
     struct arena arena;                     /* what expressions make */
@@ -76,6 +84,8 @@ struct template_run {
     uint64_t work;                          /* what was spent so far, see template_spend() */
 };
 
+#define TEMPLATE_STEP_COST 16               /* one step costs as much as so many bytes ... */
+#define TEMPLATE_MAX_WORK (10000000ull * TEMPLATE_STEP_COST)    /* ... of ten million steps, or 160 MB */
 /* Every step and every byte made or looked at is paid for, so that a template can neither run for ever nor take all
  * memory; 0 or an error. */
 int template_spend(struct template_run *run, size_t n_bytes);
@@ -83,9 +93,13 @@ int template_spend(struct template_run *run, size_t n_bytes);
 char *template_alloc(struct template_run *run, size_t n_bytes);
 /* ERR_FAILED with "chat template, line N: ...". */
 int template_fail(struct template_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int template_undefined(struct template_run *run, const struct template_value *value);    /* that it is */
+int template_no_memory(void);
 /* An empty list, and one more item on a list; paid for. */
 int template_new_list(struct template_run *run, bool tuple, struct template_value *out);
 int template_list_append(struct template_run *run, struct template_value list, struct template_value item);
+int template_map_put(struct template_run *run, struct template_value map, const struct template_value *key,
+                     struct template_value item);
 /* A copy of the bytes as a string. */
 int template_new_text(struct template_run *run, const char *bytes, size_t n_bytes, struct template_value *out);
 /* What a `for` walks: a list itself, a map's keys, a string's characters; undefined is empty. */
@@ -93,6 +107,7 @@ int template_iterate(struct template_run *run, const struct template_value *valu
 /* As printed.  Lists and maps are refused: Python's way to print them is never what a prompt wants. */
 int template_to_text(struct template_run *run, const struct template_value *value, struct template_value *text);
 /* Renders into `out` with the variables of the map `context`. */
+int template_eval(struct template_run *run, const struct template_node *node, struct template_value *out);
 #define TEMPLATE_MAX_OUTPUT ((size_t)16 << 20)
 int template_render(const struct template *template, struct template_value context, struct buffer *out);
 
@@ -106,12 +121,15 @@ struct template_builtin {
     uint8_t n_required;                     /* without what it is applied to */
     const char *params[TEMPLATE_MAX_ARGUMENTS - 1];
 };
+template_builtin_fn template_tojson;
 enum template_builtin_kind { TEMPLATE_FILTER, TEMPLATE_TEST, TEMPLATE_METHOD, TEMPLATE_FUNCTION };
 const struct template_builtin *template_builtin_find(enum template_builtin_kind kind, const char *name, size_t n_bytes);
 /* Whether Python's str, list or dict has a method of that name, known here or not. */
 bool template_is_method_name(enum template_kind kind, const char *name, size_t n_bytes);
 
-/* Operators from TEMPLATE_EQUAL on, for tests too. */
+/* Any operator; those from TEMPLATE_EQUAL on alone, for tests too. */
+int template_operate(struct template_run *run, enum template_op op, const struct template_value *a,
+                     const struct template_value *b, struct template_value *out);
 int template_compare(struct template_run *run, enum template_op op, const struct template_value *a,
                      const struct template_value *b, struct template_value *out);
 

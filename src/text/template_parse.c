@@ -71,7 +71,8 @@ static void unexpected(struct parser *p, const char *wanted)
     if (p->token.kind == TOKEN_END)
         fail(p, p->token.line, "the template ends where %s is expected", wanted);
     else
-        fail(p, p->token.line, "found \"%.*s\" where %s is expected", (int)MIN(p->token.n_bytes, (size_t)40), p->token.text, wanted);
+        fail(p, p->token.line, "found \"%.*s\" where %s is expected", (int)MIN(p->token.n_bytes, (size_t)40),
+             p->token.text, wanted);
 }
 
 static void expect_operator(struct parser *p, const char *op)

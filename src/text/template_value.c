@@ -46,7 +46,8 @@ bool template_list_add(struct arena *arena, struct template_value value, struct 
     struct template_list *list = value.list;
     void *items = value.kind == VALUE_LIST ? list->items : NULL;
     unsigned depth = template_value_depth(&item) + 1;
-    if (value.kind != VALUE_LIST || depth > TEMPLATE_MAX_DEPTH || !grow(arena, &items, list->n, &list->capacity, sizeof *list->items))
+    if (value.kind != VALUE_LIST || depth > TEMPLATE_MAX_DEPTH ||
+        !grow(arena, &items, list->n, &list->capacity, sizeof *list->items))
         return false;
     list->items = items;
     list->items[list->n++] = item;
@@ -102,11 +103,6 @@ bool template_value_is_true(const struct template_value *value)
     return false;
 }
 
-static int64_t as_number(const struct template_value *value)
-{
-    return value->kind == VALUE_BOOL ? value->flag : value->number;
-}
-
 static bool equal_lists(const struct template_list *a, const struct template_list *b, uint64_t *budget)
 {
     bool same = a->n == b->n && a->tuple == b->tuple;
@@ -129,11 +125,10 @@ static bool equal_maps(const struct template_map *a, const struct template_map *
 /* No deeper than values nest: a namespace, which may hold itself, is not looked into. */
 bool template_value_equal(const struct template_value *a, const struct template_value *b, uint64_t *budget)
 {
-    bool numbers = (a->kind == VALUE_INT || a->kind == VALUE_BOOL) && (b->kind == VALUE_INT || b->kind == VALUE_BOOL);
     uint64_t cost = 16 + (a->kind == VALUE_STRING ? a->text.n_bytes : 0);
     *budget -= MIN(*budget, cost);
-    if (numbers)
-        return as_number(a) == as_number(b);
+    if (template_is_number(a) && template_is_number(b))
+        return template_as_number(a) == template_as_number(b);
     if (a->kind != b->kind || !*budget)
         return false;
     switch (a->kind) {

@@ -88,6 +88,16 @@ static inline struct template_value template_value_text(const char *bytes, size_
     return (struct template_value){ .kind = VALUE_STRING, .text = { bytes, n_bytes } };
 }
 
+/* True is 1 to arithmetic. */
+static inline bool template_is_number(const struct template_value *value)
+{
+    return value->kind == VALUE_INT || value->kind == VALUE_BOOL;
+}
+static inline int64_t template_as_number(const struct template_value *value)
+{
+    return value->kind == VALUE_BOOL ? value->flag : value->number;
+}
+
 bool template_value_is_true(const struct template_value *value);
 /* Whether Python's == holds: True equals 1, a list no tuple, and nothing that is unlike fails.  Takes what it looks at,
  * in bytes, from *budget, and gives up with false and a budget of 0 when that is used up. */
