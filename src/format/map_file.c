@@ -62,7 +62,7 @@ void map_file_close(struct map_file *map)
 void map_file_drop(const struct map_file *map, size_t from, size_t n_bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t first = ROUND_UP(from, page), end = (from + n_bytes) / page * page;
+    size_t first = ROUND_UP(from, page), end = MIN(from + n_bytes, map->n_bytes) / page * page;
     if (first < end)
         madvise((void *)(map->bytes + first), end - first, MADV_DONTNEED);
 }
