@@ -2,7 +2,9 @@
 #   HOOKS=1        test hooks (src/base/hooks.h)
 #   SANITIZE=...   a list for -fsanitize, as in SANITIZE=address,undefined
 # Every combination has a folder of its own under build/, so they do not disturb each other.
-CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 PREFIX ?= /usr/local
 VERSION := 0.1.0
 
@@ -69,6 +71,9 @@ $(B)/tests/%: $(B)/tests/%.o $(B)/tests/check.o $(library)
 $(B)/tests/%: LDLIBS += $(shell pkg-config --libs jansson)
 $(B)/tests/%.o: CPPFLAGS += -I.
 tests: $(tests)
+# And so is every bench/*.c.
+$(B)/bench/%: $(B)/bench/%.o $(library)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 # Fuzz targets link what reads bytes from outside; scripts/fuzz sets the compiler and SANITIZE.
 $(B)/fuzzed.a: $(filter $(addprefix $(B)/src/,base/% format/% text/%),$(objects))
 	rm -f $@; ar rcs $@ $^
