@@ -204,7 +204,7 @@ static void release(struct comm *comm)
     free(comm);
 }
 
-int comm_open_world(struct comm **out)
+static int open_world(struct comm **out, int (*open_transport)(struct comm *world))
 {
     struct comm *world = calloc(1, sizeof *world);
     int err;
@@ -212,8 +212,7 @@ int comm_open_world(struct comm **out)
     if (!world)
         return error_set(ERR_NO_MEMORY, "no memory for the world");
     world->world = world;
-    if ((err = comm_world_given() ? open_given_world(world) : comm_self_open(world)) < 0 ||
-        (err = alloc_exchange(world)) < 0)
+    if ((err = open_transport(world)) < 0 || (err = alloc_exchange(world)) < 0)
         goto done;
     comm_set_threads(world, 1);
     *out = world;
@@ -221,6 +220,16 @@ int comm_open_world(struct comm **out)
 done:
     release(world);             /* MPI stays as it is: what follows a failure here is comm_abort() */
     return err;
+}
+
+int comm_open_world(struct comm **out)
+{
+    return open_world(out, comm_world_given() ? open_given_world : comm_self_open);
+}
+
+int comm_open_self(struct comm **out)
+{
+    return open_world(out, comm_self_open);
 }
 
 int comm_split(struct comm **out, struct comm *parent, int color, int key)

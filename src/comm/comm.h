@@ -39,6 +39,8 @@ bool comm_world_given(void);
 /* The world: under a launcher MPI's, else one rank alone.  Once per process.  ERR_USAGE when there is a world and this
  * program is built without MPI, or with another MPI than the launcher's. */
 int comm_open_world(struct comm **out);
+/* A world of this process alone, whatever launcher there is; as many as wanted. */
+int comm_open_self(struct comm **out);
 /* The ranks with the same color (>= 0), ordered by key, ties by old rank.  Collective over `parent`. */
 int comm_split(struct comm **out, struct comm *parent, int color, int key);
 /* Closing the world waits for every rank to do so and finalises the transport; close the groups first.  NULL is fine. */
