@@ -234,14 +234,27 @@ static const struct special *special_at(const struct tokenizer *t, const char *t
     return found;
 }
 
-static int encode_all(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, struct merger *merger,
-                      struct ids *out)
+/* Control tokens are neither begun in a plain range nor reach into one. */
+static const struct special *special_outside(const struct tokenizer *t, const struct encode_text *text, size_t at, size_t *next_plain)
 {
+    while (*next_plain < text->n_plain && text->plain[*next_plain].end <= at)
+        ++*next_plain;
+    if (*next_plain == text->n_plain)
+        return special_at(t, text->bytes + at, text->n_bytes - at, text->flags);
+    const struct text_range *plain = &text->plain[*next_plain];
+    if (at >= plain->begin)
+        return special_at(t, text->bytes + at, plain->end - at, text->flags & ~(unsigned)TOKENIZE_SPECIAL);
+    return special_at(t, text->bytes + at, plain->begin - at, text->flags);
+}
+
+static int encode_all(const struct tokenizer *t, const struct encode_text *all, struct merger *merger, struct ids *out)
+{
+    const char *text = all->bytes;
+    size_t n_bytes = all->n_bytes, next_plain = 0;
     size_t start = 0;           /* of the plain text that waits */
     int err = 0;
     for (size_t at = 0; at < n_bytes && !err; ) {
-        const struct special *special = t->begins_special[(unsigned char)text[at]] ?
-                                        special_at(t, text + at, n_bytes - at, flags) : NULL;
+        const struct special *special = t->begins_special[(unsigned char)text[at]] ? special_outside(t, all, at, &next_plain) : NULL;
         if (!special) {
             at++;
             continue;
@@ -258,23 +271,28 @@ static int encode_all(const struct tokenizer *t, const char *text, size_t n_byte
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, int32_t **ids, size_t *n)
 {
+    return tokenizer_encode_text(t, &(struct encode_text){ .bytes = text, .n_bytes = n_bytes, .flags = flags }, ids, n);
+}
+
+int tokenizer_encode_text(const struct tokenizer *t, const struct encode_text *text, int32_t **ids, size_t *n)
+{
     struct merger merger = { 0 };
     struct ids out = { 0 };
-    bool begin = flags & TOKENIZE_BEGIN && t->begin >= 0;
+    bool begin = text->flags & TOKENIZE_BEGIN && t->begin >= 0;
     int err;
 
-    if (n_bytes > INT32_MAX)
-        return error_set(ERR_USAGE, "a text of %zu bytes is too long to encode", n_bytes);
+    if (text->n_bytes > INT32_MAX)
+        return error_set(ERR_USAGE, "a text of %zu bytes is too long to encode", text->n_bytes);
     if (begin)
         ids_add(&out, t->begin);
-    err = encode_all(t, text, n_bytes, flags, &merger, &out);
+    err = encode_all(t, text, &merger, &out);
     merger_release(&merger);
     if (begin && out.n > 1 && out.ids[1] == t->begin)       /* the text has its own */
         memmove(out.ids, out.ids + 1, --out.n * sizeof *out.ids);
     if (!out.ids && !err)
         out.ids = malloc(sizeof *out.ids);                  /* so that no ids are not NULL */
     if (!err && (out.failed || !out.ids))
-        err = error_set(ERR_NO_MEMORY, "no memory for the ids of %zu bytes", n_bytes);
+        err = error_set(ERR_NO_MEMORY, "no memory for the ids of %zu bytes", text->n_bytes);
     if (err < 0) {
         free(out.ids);
         return err;

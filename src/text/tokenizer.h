@@ -37,6 +37,19 @@ enum tokenize_flags {
  * malloc'ed (caller frees) and *n set.  Time grows near-linearly with n_bytes, whatever the text. */
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t n_bytes, unsigned flags,
                      int32_t **ids, size_t *n);
+/* The same with ranges, in ascending order, in which special tokens are plain text even with TOKENIZE_SPECIAL: what people
+ * wrote, inside what a template wrote. */
+struct text_range {
+    size_t begin, end;
+};
+struct encode_text {
+    const char *bytes;
+    size_t n_bytes;
+    unsigned flags;
+    const struct text_range *plain;
+    size_t n_plain;
+};
+int tokenizer_encode_text(const struct tokenizer *tokenizer, const struct encode_text *text, int32_t **ids, size_t *n);
 
 /* Whether encoding puts a blank before a text, which whoever decodes that whole text takes off again. */
 bool tokenizer_adds_space(const struct tokenizer *tokenizer);
