@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/threads.h"
 #include "cli/launch.h"
 
@@ -43,19 +44,6 @@ static struct engine_options engine_options(const struct options *o, const struc
     };
 }
 
-static unsigned long long available_bytes(void)
-{
-    char line[256];
-    unsigned long long kb = 0;
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu", &kb) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return kb ? kb * 1024 : ~0ull;
-}
-
 /* Finds before anything is started that the layout does not fit the model, or the model not the machine. */
 static int check_fit(const struct options *o, const struct model_file *file, const struct session_needs *needs)
 {
@@ -64,7 +52,7 @@ static int check_fit(const struct options *o, const struct model_file *file, con
         .model = { .int8_activations = e.int8_activations, .cache_type = e.cache_type, .max_tokens = MAX(e.chunk, e.max_sequences), .max_rows = 1 },
         .mesh = o->mesh, .without = e.without,
     };
-    unsigned long long all = 0;
+    uint64_t all = 0, available = memory_available();
     for (uint32_t rank = 0; rank < mesh_n_ranks(&o->mesh); rank++) {
         struct rank_prediction p;
         int err = predict_rank(&p, file, &compile, rank);
@@ -72,8 +60,9 @@ static int check_fit(const struct options *o, const struct model_file *file, con
             return err;
         all += p.weight_bytes + p.activation_bytes;
     }
-    if (!o->hosts && all > available_bytes())
-        return error_set(ERR_NO_MEMORY, "the model needs %llu MB on this machine and %llu MB are free", all >> 20, available_bytes() >> 20);
+    if (!o->hosts && all > available)
+        return error_set(ERR_NO_MEMORY, "the model needs %llu MB on this machine and %llu MB are free", (unsigned long long)(all >> 20),
+                         (unsigned long long)(available >> 20));
     return 0;
 }
 

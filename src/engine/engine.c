@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -216,24 +217,11 @@ int engine_run_plan(struct engine *e, const struct plan *plan, struct buffer *ou
     return result_collect(e, plan, out);
 }
 
-static uint64_t peak_bytes(void)
-{
-    char line[256];
-    unsigned long long kb = 0;
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %llu", &kb) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return kb * 1024;
-}
-
 void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset)
 {
     struct program_counters c;
     program_counters(e->program, &c);
-    *out = (struct rank_counters){ .rank = e->rank, .weight_bytes = c.weight_bytes, .peak_bytes = peak_bytes(), .wait_s = c.wait_s,
+    *out = (struct rank_counters){ .rank = e->rank, .weight_bytes = c.weight_bytes, .peak_bytes = memory_peak(), .wait_s = c.wait_s,
                                    .wire_s = c.wire_s, .compute_s = MAX(c.step_s - c.wait_s - c.wire_s, 0), .bytes_sent = c.bytes_sent,
                                    .n_hidden = c.n_hidden };
     memcpy(out->hidden_square, c.hidden_square, sizeof out->hidden_square);

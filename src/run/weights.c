@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "kernel/kernel.h"
 
 #include <stdatomic.h>
@@ -113,8 +114,12 @@ static int lay_out(struct weights *weights)
 
 static int take_region(struct weights *weights)
 {
+    uint64_t available = memory_available();
     if (!weights->n_bytes)
         return 0;
+    if (weights->n_bytes > available)
+        return error_set(ERR_NO_MEMORY, "%zu MB of weights do not fit into the %llu MB that are free; more ranks (--layout) hold smaller parts",
+                         weights->n_bytes >> 20, (unsigned long long)(available >> 20));
     void *region = mmap(NULL, weights->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (region == MAP_FAILED)
         return error_set(ERR_NO_MEMORY, "no memory for %zu MB of weights; more ranks (--layout) hold smaller parts", weights->n_bytes >> 20);

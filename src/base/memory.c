@@ -1,0 +1,34 @@
+#include "base/memory.h"
+
+#include "base/base.h"
+
+#include <stdio.h>
+
+/* The number of the first line of `path` that `format` reads; UINT64_MAX when there is none. */
+static uint64_t read_number(const char *path, const char *format)
+{
+    char line[256];
+    unsigned long long value = UINT64_MAX;
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, format, &value) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return value;
+}
+
+uint64_t memory_available(void)
+{
+    uint64_t kb = read_number("/proc/meminfo", "MemAvailable: %llu");
+    uint64_t limit = read_number("/sys/fs/cgroup/memory.max", "%llu"), used = read_number("/sys/fs/cgroup/memory.current", "%llu");
+    uint64_t system = kb == UINT64_MAX ? kb : kb * 1024;
+    uint64_t group = limit == UINT64_MAX || used == UINT64_MAX ? UINT64_MAX : limit - MIN(used, limit);
+    return MIN(system, group);
+}
+
+uint64_t memory_peak(void)
+{
+    uint64_t kb = read_number("/proc/self/status", "VmHWM: %llu");
+    return kb == UINT64_MAX ? 0 : kb * 1024;
+}
