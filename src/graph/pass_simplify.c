@@ -25,6 +25,9 @@ static bool same_value(const struct node *a, const struct node *b)
     for (uint32_t i = 0; i < a->n_in; i++)
         if (a->in[i] != b->in[i] && !same_weight(a->in[i], b->in[i]))
             return false;
+    for (uint32_t i = 0; i < a->n_out; i++)
+        if (a->out[i]->is_output && b->out[i]->is_output)
+            return false;       /* a tensor has one name: two outputs that are equal stay two */
     return !memcmp(&a->attr, &b->attr, sizeof a->attr);
 }
 
@@ -57,8 +60,11 @@ int pass_simplify(struct graph *g)
 {
     for (struct node *n = g->first; n; n = n->next) {
         struct node *twin = twin_before(n);
-        for (uint32_t i = 0; twin && i < n->n_out; i++)
+        if (!twin)
+            continue;
+        for (uint32_t i = 0; i < n->n_out; i++)
             graph_replace_uses(g, n->out[i], twin->out[i], "the same value again");
+        graph_remove(g, n);     /* at once, or a third would find it and give it a use again */
     }
     prune(g);
     return graph_verify(g);
