@@ -307,6 +307,8 @@ static int check_mesh(const struct graph *from, const struct mesh *mesh)
     uint64_t n_layers = 0;
     for (uint32_t i = 0; i < mesh->n_stages; i++)
         n_layers += mesh->stage_layers[i];
+    if (mesh->size[AXIS_PP] > from->n_layers)
+        return error_set(ERR_USAGE, "pp=%u: the model has %u layers, and a stage holds at least one", mesh->size[AXIS_PP], from->n_layers);
     if (mesh->n_stages && n_layers != from->n_layers)
         return error_set(ERR_USAGE, "--stages: %llu layers named, the model has %u", (unsigned long long)n_layers, from->n_layers);
     return label_check(from->labels, shares(mesh), mesh->size[AXIS_TP]);
