@@ -1,44 +1,56 @@
 # Stoa.  `make` builds ./stoa, `make check` builds and runs the C tests, `make install DESTDIR= PREFIX=` installs.
-#   HOOKS=1        test hooks (src/base/hooks.h)
+#   CC=...         gcc 12 and clang 14 are tried
 #   SANITIZE=...   a list for -fsanitize, as in SANITIZE=address,undefined
-# Every combination has a folder of its own under build/, so they do not disturb each other.
+#   TESTS=...      what `make check` runs, as in TESTS='tests/text/test_*.c'
+# Every CC and SANITIZE has a folder of its own under build/, so they do not disturb each other.
 ifeq ($(origin CC),default)
 CC := gcc
 endif
 PREFIX ?= /usr/local
+TESTS ?= tests/*/test_*.c
 VERSION := 0.1.0
 
 comma := ,
-variant := $(CC)$(if $(HOOKS),-hooks)$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
+variant := $(CC)$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 
 B := build/$(variant)
 
-WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unknown-pragmas -Werror
-CPPFLAGS += -Isrc -Iinclude -D_GNU_SOURCE -DSTOA_VERSION='"$(VERSION)"' $(if $(HOOKS),-DSTOA_HOOKS)
-CFLAGS += -std=c17 -O3 -g -ffp-contract=off -fno-math-errno -fPIC -pthread -fvisibility=hidden $(WARN)
-LDLIBS += -lm -pthread
+# What a user gives is kept, from the environment or the command line; but no -ffast-math changes an answer.
+# Sanitizers: -O3 unrolls their checks for ten minutes a file, and gcc warns of what they insert.
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unknown-pragmas \
+	$(if $(SANITIZE),,-Werror)
+override CPPFLAGS := -Isrc -Iinclude -D_GNU_SOURCE -DSTOA_VERSION='"$(VERSION)"' $(CPPFLAGS)
+override CFLAGS := $(if $(SANITIZE),-Og,-O3) -g $(WARN) $(CFLAGS) -std=c17 -fno-fast-math -ffp-contract=off -fno-math-errno \
+	-fPIC -pthread -fvisibility=hidden
+override LDLIBS := $(LDLIBS) -lm -pthread
 ifdef SANITIZE
-CFLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all
-LDFLAGS += -fsanitize=$(SANITIZE)
+override CFLAGS += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all
+override LDFLAGS += -fsanitize=$(SANITIZE)
 endif
 
 # Features that a library brings.  What is missing is named once and left out.
 have = $(shell pkg-config --exists $(1) && echo yes)
-ifeq ($(call have,ompi-c),yes)
-CPPFLAGS += -DHAVE_MPI
-MPI_CFLAGS := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags ompi-c))
-LDLIBS += $(shell pkg-config --libs ompi-c)
+ifneq ($(MAKECMDGOALS),clean)
+ifeq ($(call have,libxxhash),)
+$(error libxxhash is missing, or pkg-config that looks for it: scripts/deps installs both)
+endif
+override LDLIBS += $(shell pkg-config --libs libxxhash)
+mpi := $(call have,ompi-c)
+ifdef mpi
+override CPPFLAGS += -DHAVE_MPI
+mpi_cflags := $(patsubst -I%,-isystem %,$(shell pkg-config --cflags ompi-c))
+override LDLIBS += $(shell pkg-config --libs ompi-c)
 else
 $(warning Open MPI (ompi-c) is missing: built without it, layouts of more than one rank are refused)
 endif
-LDLIBS += $(shell pkg-config --libs libxxhash)
+endif
 
 arch := $(shell $(CC) -dumpmachine | cut -d- -f1)
 sources := $(wildcard src/*/*.c)
 ifneq ($(arch),x86_64)
 sources := $(filter-out %_avx2.c %_avx512.c,$(sources))
 endif
-ifeq ($(call have,ompi-c),)
+ifndef mpi
 sources := $(filter-out src/comm/comm_mpi.c,$(sources))
 endif
 objects := $(sources:%.c=$(B)/%.o)
@@ -57,29 +69,30 @@ $(B)/libstoa.so: $(filter-out $(cli_objects),$(objects))
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libstoa.so.0 -o $@ $^ $(LDLIBS)
 
 # A file's name tells its instruction set.
-$(B)/%_avx2.o: CFLAGS += -mavx2 -mfma -mf16c
-$(B)/%_avx512.o: CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mprefer-vector-width=512
-$(B)/src/comm/comm_mpi.o: CFLAGS += $(MPI_CFLAGS)
+$(B)/%_avx2.o: override CFLAGS += -mavx2 -mfma -mf16c
+$(B)/%_avx512.o: override CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mprefer-vector-width=512
+$(B)/src/comm/comm_mpi.o: override CFLAGS += $(mpi_cflags)
 $(B)/%.o: %.c
 	@mkdir -p $(dir $@)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-# Every tests/*/test_*.c is a program of its own.
-tests := $(patsubst %.c,$(B)/%,$(wildcard tests/*/test_*.c))
+# Every tests/*/test_*.c is a program of its own, and so is every long_*.c, which scripts/check-long runs.
+tests := $(patsubst %.c,$(B)/%,$(wildcard $(TESTS)))
 $(B)/tests/%: $(B)/tests/%.o $(B)/tests/check.o $(library)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(B)/tests/%: LDLIBS += $(shell pkg-config --libs jansson)
-$(B)/tests/%.o: CPPFLAGS += -I.
+$(B)/tests/%: override LDLIBS += $(shell pkg-config --libs jansson)
+$(B)/tests/%.o: override CPPFLAGS += -I.
 tests: $(tests)
 # And so is every bench/*.c.
 $(B)/bench/%: $(B)/bench/%.o $(library)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+bench: $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 # Fuzz targets link what reads bytes from outside; scripts/fuzz sets the compiler and SANITIZE.
 $(B)/fuzzed.a: $(filter $(addprefix $(B)/src/,base/% format/% text/%),$(objects))
 	rm -f $@; ar rcs $@ $^
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(B)/fuzzed.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
-check: stoa $(tests)
+check: $(B)/stoa $(tests)
 	scripts/run-tests $(tests)
 
 install: stoa $(B)/libstoa.so
@@ -91,6 +104,6 @@ install: stoa $(B)/libstoa.so
 
 clean:
 	rm -rf build stoa
-.PHONY: all stoa check tests install clean
+.PHONY: all stoa check tests bench install clean
 .SECONDARY:
--include $(objects:.o=.d) $(tests:=.d) $(B)/tests/check.d $(wildcard $(B)/tests/fuzz/*.d)
+-include $(objects:.o=.d) $(tests:=.d) $(B)/tests/check.d $(wildcard $(B)/tests/fuzz/*.d $(B)/bench/*.d)
