@@ -98,6 +98,8 @@ static int is_in(struct template_run *run, const struct template_value *item, co
             err = equal(run, item, &where->list->items[i], found);
         return err;
     case VALUE_MAP:
+        if (item->kind == VALUE_MAP || (item->kind == VALUE_LIST && !item->list->tuple))
+            return bad_operands(run, "in", item, where);            /* Python could not hash it */
         *found = item->kind == VALUE_STRING && template_map_find(where->map, item->text.bytes, item->text.n_bytes);
         return template_spend(run, 8 * where->map->n);
     case VALUE_UNDEFINED:

@@ -656,7 +656,7 @@ static struct template_node *parse_if(struct parser *p)
 {
     static const char *const ends[] = { "elif", "else", "endif", NULL }, *const last[] = { "endif", NULL };
     struct template_node *node = node_new(p, NODE_IF);
-    node->child[0] = parse_tuple(p, parse_expression);
+    node->child[0] = parse_tuple(p, parse_or);              /* an "if" behind it is no conditional expression */
     expect_block_end(p);
     node->child[1] = parse_body(p, ends);
     if (accept(p, TOKEN_NAME, "elif")) {
