@@ -1,13 +1,8 @@
-/* attention_avx2.c: 12 sums of 8 lanes for 6 queries, a key or value vector in 2 registers and a query in 1, of 16. */
+/* attention_avx2.c: 12 sums of 8 lanes; a key or value takes 2 registers and a query 1 of the 4 that are left. */
 #define SIMD(name) name##_avx2
-#define GROUP 6
-#define EACH_GROUP(X) X(1) X(2) X(3) X(4) X(5) X(6)
-
-#define SCORE_TILES 1
-#define SCORE_FEW 2
-#define SCORE_TILES_FEW 2
-#define OUTPUT_VECS 2
-#define OUTPUT_FEW 2
-#define OUTPUT_VECS_FEW 4
+#define SUMS 12
+#define GROUP 6                 /* queries of a full group, */
+#define GROUP_REST 6            /* and of what is left, at most */
+#define EACH_GROUP(X, type) X(1, type) X(2, type) X(3, type) X(4, type) X(5, type) X(6, type)
 
 #include "kernel/attention_simd.h"

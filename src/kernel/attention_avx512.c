@@ -1,14 +1,9 @@
-/* attention_avx512.c: 16 sums of 16 lanes for 8 queries, in half of the registers; 4 queries or fewer take twice as many
- * tiles or columns each. */
+/* attention_avx512.c: 16 sums of 16 lanes, for 16 queries, 8 and fewer; that is half of the registers, and more brings no
+ * more, as an fma takes 4 cycles and 2 start in each. */
 #define SIMD(name) name##_avx512
-#define GROUP 8
-#define EACH_GROUP(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
-
-#define SCORE_TILES 2           /* tiles scored at a time */
-#define SCORE_FEW 4             /* by so many queries or fewer: */
-#define SCORE_TILES_FEW 4
-#define OUTPUT_VECS 2           /* vectors of head_dim summed at a time */
-#define OUTPUT_FEW 4
-#define OUTPUT_VECS_FEW 4
+#define SUMS 16
+#define GROUP 16                /* queries of a full group, */
+#define GROUP_REST 8            /* and of what is left, at most */
+#define EACH_GROUP(X, type) X(1, type) X(2, type) X(3, type) X(4, type) X(5, type) X(6, type) X(7, type) X(8, type) X(16, type)
 
 #include "kernel/attention_simd.h"

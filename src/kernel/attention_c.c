@@ -83,6 +83,7 @@ static void query_attention(const struct attention_args *args, uint32_t query, e
     float score[SPAN_TOKENS];
     uint32_t depth = 0, n_keys = args->n_keys[query], head_dim = args->head_dim;
 
+    assert(n_keys >= 1 && n_keys <= ATTENTION_MAX_KEYS && head_dim <= ATTENTION_MAX_DIM);
     for (uint32_t start = 0; start < n_keys; start += SPAN_TOKENS) {
         const void *const *tiles = args->tiles + start / BLOCK_TOKENS;
         uint32_t n = MIN(n_keys - start, SPAN_TOKENS);

@@ -1,9 +1,10 @@
 /* attention_simd.h: the body of attention_avx2.c and attention_avx512.c.
  *
- * Queries are taken in groups of up to GROUP.  For each span, the whole group's scores are computed first (lanes are
- * keys), then each query's softmax, then the whole group's output (lanes are head_dim); so each K and V vector is loaded
- * and widened once for the group, and the sums stay in registers.  The group's loops are compiled for every number of
- * queries, which makes their inner loops free of branches.
+ * Queries are taken in groups.  For each span, the whole group's scores are computed first (lanes are keys), then each
+ * query's softmax, then the whole group's output (lanes are head_dim); so each K and V vector is loaded and widened once
+ * for the group, and the sums stay in registers.  For that the group's loops are compiled for every number of queries that
+ * a group can have (EACH_GROUP) and every type, and found in a table.  Scores ask for this span's V, outputs for the next
+ * span's K: in a decode the tiles come from memory, and this way memory works all the time.
  *
  * The queries of a group may see different numbers of keys.  A score that its query does not see costs time only, it is
  * replaced before the softmax.  The output is summed together over the keys that all see, then by each query alone. */
@@ -15,6 +16,11 @@
 #define ALIGNED __attribute__((aligned(CACHE_LINE)))
 #define UNROLL _Pragma("GCC unroll 16")
 
+/* How many vectors each of n queries sums at a time, `unit` vectors to a step: as wide as the registers allow, so that there
+ * are enough independent sums to hide the latency of an fma when queries are few. */
+#define WIDEST 4
+#define WIDTH(n, unit) (4 * (n) * (unit) <= SUMS ? 4 : 2 * (n) * (unit) <= SUMS ? 2 : 1)
+
 /* As in attention_c.c; o is written up to whole vectors. */
 struct partial {
     float o[ATTENTION_MAX_DIM] ALIGNED;
@@ -24,6 +30,8 @@ struct partial {
 struct group {
     uint32_t n, head_dim;
     float scale;
+    const void *const *tiles;                           /* of this span */
+    uint32_t last_tile;                                 /* of the context, counted from `tiles` */
     uint32_t n_keys[GROUP];                             /* that a query sees, of the whole context */
     uint32_t n_seen[GROUP];                             /* and of this span */
     uint32_t depth[GROUP];                              /* partials on a query's stack; this span's goes above them */
@@ -48,22 +56,30 @@ static ALWAYS_INLINE vec tile_load_part(const void *tile, size_t at, size_t n, e
     return type == DTYPE_F16 ? vec_from_f16(half) : vec_from_bf16(half);
 }
 
+/* Asks for the cache line of element `at`, to the second level. */
+static ALWAYS_INLINE void tile_prefetch(const void *tile, size_t at, enum dtype type)
+{
+    _mm_prefetch((const char *)tile + at * (type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t)), _MM_HINT_T1);
+}
+
 /* ---- scores ---- */
 
-/* Scores of n queries with the keys of n_tiles tiles, which become p[.][j0 ..].  n, n_tiles and type are constants. */
-static ALWAYS_INLINE void score_tiles(struct group *g, const void *const *tiles, uint32_t j0, uint32_t n, uint32_t n_tiles,
-                                      enum dtype type)
+/* Scores of n queries with the keys of n_tiles tiles from tile t0 on.  n, n_tiles and type are constants. */
+static ALWAYS_INLINE void score_tiles(struct group *g, uint32_t t0, uint32_t n_tiles, uint32_t n, enum dtype type)
 {
-    vec acc[GROUP][SCORE_TILES_FEW * VECS_16], scale = vec_all(g->scale);
+    vec acc[GROUP][WIDEST * VECS_16], scale = vec_all(g->scale);
+    const void *const *tiles = g->tiles + t0;
     uint32_t n_vecs = n_tiles * VECS_16;
 
     UNROLL for (uint32_t i = 0; i < n; i++)
         UNROLL for (uint32_t v = 0; v < n_vecs; v++)
             acc[i][v] = vec_all(0.0f);
     for (size_t d = 0; d < g->head_dim; d++) {
-        vec k[SCORE_TILES_FEW * VECS_16];
+        vec k[WIDEST * VECS_16];
         UNROLL for (uint32_t v = 0; v < n_vecs; v++)
             k[v] = tile_load(tiles[v / VECS_16], d * BLOCK_TOKENS + v % VECS_16 * LANES, type);
+        UNROLL for (uint32_t t = 0; t < n_tiles; t++)
+            tile_prefetch(tiles[t], (g->head_dim + d) * BLOCK_TOKENS, type);
         UNROLL for (uint32_t i = 0; i < n; i++) {
             vec q = vec_all(g->q[d][i]);
             UNROLL for (uint32_t v = 0; v < n_vecs; v++)
@@ -72,19 +88,18 @@ static ALWAYS_INLINE void score_tiles(struct group *g, const void *const *tiles,
     }
     UNROLL for (uint32_t i = 0; i < n; i++)
         UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-            vec_store(g->p[i] + j0 + v * LANES, vec_mul(acc[i][v], scale));
+            vec_store(g->p[i] + t0 * BLOCK_TOKENS + v * LANES, vec_mul(acc[i][v], scale));
 }
 
-/* Few queries take more tiles at a time, so that there are enough independent sums to hide the latency of an fma. */
-static ALWAYS_INLINE void score_span(struct group *g, const void *const *tiles, uint32_t n_tiles, uint32_t n, enum dtype type)
+static ALWAYS_INLINE void score_span(struct group *g, uint32_t n_tiles, uint32_t n, enum dtype type)
 {
-    const uint32_t step = n <= SCORE_FEW ? SCORE_TILES_FEW : SCORE_TILES;
+    const uint32_t step = WIDTH(n, VECS_16);
     uint32_t t = 0;
 
     for (; t + step <= n_tiles; t += step)
-        score_tiles(g, tiles + t, t * BLOCK_TOKENS, n, step, type);
+        score_tiles(g, t, step, n, type);
     for (; t < n_tiles; t++)
-        score_tiles(g, tiles + t, t * BLOCK_TOKENS, n, 1, type);
+        score_tiles(g, t, 1, n, type);
 }
 
 /* ---- softmax ---- */
@@ -117,50 +132,98 @@ static void softmax_span(struct partial *part, float *p, uint32_t n_seen)
 
 /* ---- output ---- */
 
-/* o[i][d0 ..] += p[i][j] v[j][d0 ..] for keys from .. to - 1 in order, for n_vecs vectors of head_dim and queries first ..
- * first + n - 1; `last` elements only of the last vector.  n, n_vecs, type and whether last is LANES are constants. */
-static ALWAYS_INLINE void output_columns(struct group *g, const void *const *tiles, uint32_t from, uint32_t to, size_t d0,
-                                         uint32_t first, uint32_t n, uint32_t n_vecs, size_t last, enum dtype type)
-{
-    vec acc[GROUP][OUTPUT_VECS_FEW];
-    float *o[GROUP];
+/* What is summed at a time: for n queries from `first` on, n_vecs vectors of head_dim from d0 on, of which the last has
+ * `last` elements.  n and n_vecs are constants. */
+struct columns {
+    uint32_t first, n, n_vecs;
+    size_t d0, last;
+};
 
-    UNROLL for (uint32_t i = 0; i < n; i++) {
-        o[i] = g->stack[first + i][g->depth[first + i]].o + d0;
-        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-            acc[i][v] = from ? vec_load(o[i] + v * LANES) : vec_all(0.0f);
-    }
-    for (uint32_t j = from; j < to; j++) {
-        const void *tile = tiles[j / BLOCK_TOKENS];
-        size_t at = (size_t)g->head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS) + d0;
-        vec value[OUTPUT_VECS_FEW];
-        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-            value[v] = v + 1 == n_vecs && last < LANES ? tile_load_part(tile, at + v * LANES, last, type)
-                                                       : tile_load(tile, at + v * LANES, type);
-        UNROLL for (uint32_t i = 0; i < n; i++) {
-            vec p = vec_all(g->p[first + i][j]);
-            UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-                acc[i][v] = vec_fma(p, value[v], acc[i][v]);
+/* sum[i] += p[i][j] v[j] for the keys from .. to - 1 of this span in order; they are all in one tile. */
+static ALWAYS_INLINE void output_tile(const struct group *g, vec sum[GROUP][WIDEST], struct columns c, uint32_t from,
+                                      uint32_t to, enum dtype type)
+{
+    const void *tile = g->tiles[from / BLOCK_TOKENS];
+    const void *next = g->tiles[MIN((from + SPAN_TOKENS) / BLOCK_TOKENS, g->last_tile)];
+    const size_t half = (size_t)g->head_dim * BLOCK_TOKENS;
+    const uint32_t line = CACHE_LINE / sizeof(vec) * (type == DTYPE_F32 ? 1 : 2);      /* vectors in a cache line */
+    size_t at = (size_t)g->head_dim * (from % BLOCK_TOKENS) + c.d0;
+
+    for (uint32_t j = from; j < to; j++, at += g->head_dim) {
+        const float *p_of_key = &g->p[c.first][j];
+        vec value[WIDEST];
+        UNROLL for (uint32_t v = 0; v < c.n_vecs; v++)
+            value[v] = v + 1 == c.n_vecs && c.last < LANES ? tile_load_part(tile, half + at + v * LANES, c.last, type)
+                                                             : tile_load(tile, half + at + v * LANES, type);
+        UNROLL for (uint32_t v = 0; v < c.n_vecs; v += line)
+            tile_prefetch(next, at + v * LANES, type);
+        UNROLL for (uint32_t i = 0; i < c.n; i++) {
+            vec p = vec_all(p_of_key[i * SPAN_TOKENS]);
+            UNROLL for (uint32_t v = 0; v < c.n_vecs; v++)
+                sum[i][v] = vec_fma(p, value[v], sum[i][v]);
         }
     }
-    UNROLL for (uint32_t i = 0; i < n; i++)
-        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-            vec_store(o[i] + v * LANES, acc[i][v]);
 }
 
-static ALWAYS_INLINE void output_span(struct group *g, const void *const *tiles, uint32_t from, uint32_t to, uint32_t first,
-                                      uint32_t n, enum dtype type)
+/* All keys from .. to - 1; the sums go on from where keys before `from` left them. */
+static ALWAYS_INLINE void output_columns(struct group *g, struct columns c, uint32_t from, uint32_t to, enum dtype type)
 {
-    const uint32_t step = n <= OUTPUT_FEW ? OUTPUT_VECS_FEW : OUTPUT_VECS;
+    vec sum[GROUP][WIDEST];
+    float *o[GROUP];
+
+    UNROLL for (uint32_t i = 0; i < c.n; i++) {
+        o[i] = g->stack[c.first + i][g->depth[c.first + i]].o + c.d0;
+        UNROLL for (uint32_t v = 0; v < c.n_vecs; v++)
+            sum[i][v] = from ? vec_load(o[i] + v * LANES) : vec_all(0.0f);
+    }
+    for (uint32_t j = from, end; j < to; j = end) {
+        end = MIN(to, (j / BLOCK_TOKENS + 1) * BLOCK_TOKENS);
+        output_tile(g, sum, c, j, end, type);
+    }
+    UNROLL for (uint32_t i = 0; i < c.n; i++)
+        UNROLL for (uint32_t v = 0; v < c.n_vecs; v++)
+            vec_store(o[i] + v * LANES, sum[i][v]);
+}
+
+static ALWAYS_INLINE void output_span(struct group *g, uint32_t from, uint32_t to, uint32_t first, uint32_t n, enum dtype type)
+{
+    const uint32_t step = WIDTH(n, 1);
     size_t d = 0;
 
     for (; d + step * LANES <= g->head_dim; d += step * LANES)
-        output_columns(g, tiles, from, to, d, first, n, step, LANES, type);
-    for (; d + LANES <= g->head_dim; d += LANES)
-        output_columns(g, tiles, from, to, d, first, n, 1, LANES, type);
-    if (d < g->head_dim)
-        output_columns(g, tiles, from, to, d, first, n, 1, g->head_dim - d, type);
+        output_columns(g, (struct columns){ first, n, step, d, LANES }, from, to, type);
+    for (; d < g->head_dim; d += LANES)
+        output_columns(g, (struct columns){ first, n, 1, d, MIN(g->head_dim - d, LANES) }, from, to, type);
 }
+
+/* ---- the table ---- */
+
+typedef void score_fn(struct group *g, uint32_t n_tiles);
+typedef void output_fn(struct group *g, uint32_t from, uint32_t to, uint32_t first);
+
+#define DEFINE_LOOPS(n, type)                                                                               \
+    static void score_##type##_##n(struct group *g, uint32_t n_tiles)                                       \
+    {                                                                                                       \
+        score_span(g, n_tiles, n, DTYPE_##type);                                                            \
+    }                                                                                                       \
+    static void output_##type##_##n(struct group *g, uint32_t from, uint32_t to, uint32_t first)            \
+    {                                                                                                       \
+        output_span(g, from, to, first, n, DTYPE_##type);                                                   \
+    }
+#define ROW_OF_LOOPS(n, type) [n] = { score_##type##_##n, output_##type##_##n },
+
+EACH_GROUP(DEFINE_LOOPS, F16)
+EACH_GROUP(DEFINE_LOOPS, BF16)
+EACH_GROUP(DEFINE_LOOPS, F32)
+
+static const struct group_loops {
+    score_fn *score;
+    output_fn *output;
+} loops_of[N_DTYPES][GROUP + 1] = {
+    [DTYPE_F16] = { EACH_GROUP(ROW_OF_LOOPS, F16) },
+    [DTYPE_BF16] = { EACH_GROUP(ROW_OF_LOOPS, BF16) },
+    [DTYPE_F32] = { EACH_GROUP(ROW_OF_LOOPS, F32) },
+};
 
 /* ---- spans of a query ---- */
 
@@ -206,10 +269,13 @@ static void query_finish(struct group *g, uint32_t i, float *out)
 
 static void group_load(struct group *g, const struct attention_args *args, uint32_t first)
 {
-    g->n = MIN(args->n_queries - first, GROUP);
+    uint32_t n_left = args->n_queries - first;
+
+    g->n = n_left >= GROUP ? GROUP : MIN(n_left, GROUP_REST);
     g->head_dim = args->head_dim;
     g->scale = args->scale;
     for (uint32_t i = 0; i < g->n; i++) {
+        assert(args->n_keys[first + i] >= 1 && args->n_keys[first + i] <= ATTENTION_MAX_KEYS);
         g->n_keys[i] = args->n_keys[first + i];
         g->depth[i] = 0;
         for (size_t d = 0; d < args->head_dim; d++)
@@ -217,7 +283,7 @@ static void group_load(struct group *g, const struct attention_args *args, uint3
     }
 }
 
-static ALWAYS_INLINE void group_span(struct group *g, const void *const *tiles, uint32_t start, enum dtype type)
+static void group_span(struct group *g, uint32_t start, const struct group_loops *loops)
 {
     uint32_t n_any = 0, n_all = SPAN_TOKENS;            /* keys that some query sees, that all see */
 
@@ -226,38 +292,34 @@ static ALWAYS_INLINE void group_span(struct group *g, const void *const *tiles, 
         n_any = MAX(n_any, g->n_seen[i]);
         n_all = MIN(n_all, g->n_seen[i]);
     }
-    switch (g->n) {
-#define CASE(n) case n: score_span(g, tiles, DIV_UP(n_any, BLOCK_TOKENS), n, type); break;
-        EACH_GROUP(CASE)
-#undef CASE
-    }
+    loops[g->n].score(g, DIV_UP(n_any, BLOCK_TOKENS));
     for (uint32_t i = 0; i < g->n; i++)
         if (g->n_seen[i])
             softmax_span(&g->stack[i][g->depth[i]], g->p[i], g->n_seen[i]);
-    switch (g->n) {
-#define CASE(n) case n: output_span(g, tiles, 0, n_all, 0, n, type); break;
-        EACH_GROUP(CASE)
-#undef CASE
-    }
+    loops[g->n].output(g, 0, n_all, 0);
     for (uint32_t i = 0; i < g->n; i++) {
         if (g->n_seen[i] > n_all)
-            output_span(g, tiles, n_all, g->n_seen[i], i, 1, type);
+            loops[1].output(g, n_all, g->n_seen[i], i);
         if (g->n_seen[i])
             query_push(g, i, start / SPAN_TOKENS);
     }
 }
 
-static ALWAYS_INLINE void attention(const struct attention_args *args, enum dtype type)
+static void attention(const struct attention_args *args, enum dtype type)
 {
     struct group g;
 
-    for (uint32_t first = 0; first < args->n_queries; first += GROUP) {
+    assert(args->n_queries <= ATTENTION_MAX_QUERIES && args->head_dim <= ATTENTION_MAX_DIM);
+    for (uint32_t first = 0; first < args->n_queries; first += g.n) {
         uint32_t n_keys = 0;
         group_load(&g, args, first);
         for (uint32_t i = 0; i < g.n; i++)
             n_keys = MAX(n_keys, g.n_keys[i]);
-        for (uint32_t start = 0; start < n_keys; start += SPAN_TOKENS)
-            group_span(&g, args->tiles + start / BLOCK_TOKENS, start, type);
+        for (uint32_t start = 0; start < n_keys; start += SPAN_TOKENS) {
+            g.tiles = args->tiles + start / BLOCK_TOKENS;
+            g.last_tile = (n_keys - 1 - start) / BLOCK_TOKENS;
+            group_span(&g, start, loops_of[type]);
+        }
         for (uint32_t i = 0; i < g.n; i++)
             query_finish(&g, i, args->out[first + i]);
     }
