@@ -126,9 +126,10 @@ static int turn(struct session *s, const struct prompter *prompter, struct histo
         return err;
     g->text = &answer;
     interrupted = 0;
-    if ((err = prompt_chat(prompter, s, h->messages, h->n, &ids, &n)) == 0)
+    bool refused = (err = prompt_chat(prompter, s, h->messages, h->n, &ids, &n)) < 0 && err != ERR_NO_MEMORY;
+    if (err == 0)
         err = generate(s, g, ids, n, show, r);
-    if (err == ERR_USAGE) {
+    if (refused || err == ERR_USAGE) {
         fprintf(stderr, "stoa: %s\n", error_text());
         forget_last(h);
         err = 0;
