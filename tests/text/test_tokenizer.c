@@ -112,6 +112,41 @@ static void test_real_specials(const struct tokenizer *t)
     check_int(n_bytes, 0);
 }
 
+/* Special tokens in a plain range, begun in one or reaching into one are text; those outside are tokens. */
+static const struct { const char *name, *text; struct text_range plain[2]; size_t n_plain; uint32_t n_special; } plain_rows[] = {
+    { "no range",                    "<|im_start|>a<|im_end|>",   { { 0, 0 } },               0, 2 },
+    { "all of it",                   "<|im_start|>a<|im_end|>",   { { 0, 23 } },              1, 0 },
+    { "the second token",            "<|im_start|>a<|im_end|>",   { { 12, 23 } },             1, 1 },
+    { "the last byte of a token",    "<|im_start|>a<|im_end|>",   { { 22, 23 } },             1, 1 },
+    { "the first byte of a token",   "<|im_start|>a<|im_end|>",   { { 13, 14 } },             1, 1 },
+    { "between two tokens",          "<|im_start|>a<|im_end|>",   { { 12, 13 } },             1, 2 },
+    { "two ranges",                  "<|im_start|>a<|im_end|>",   { { 3, 4 }, { 20, 21 } },   2, 0 },
+    { "an empty range in a token",   "<|im_start|>a<|im_end|>",   { { 5, 5 } },               1, 1 },
+};
+
+static void test_plain_ranges(const struct tokenizer *t)
+{
+    for (size_t i = 0; i < COUNT_OF(plain_rows); i++) {
+        struct encode_text text = { plain_rows[i].text, strlen(plain_rows[i].text), TOKENIZE_SPECIAL, plain_rows[i].plain, plain_rows[i].n_plain };
+        struct buffer back = { 0 };
+        int32_t *ids = NULL;
+        size_t n = 0;
+        uint32_t n_special = 0;
+        check_begin("SmolLM2: plain ranges: %s", plain_rows[i].name);
+        check_int(tokenizer_encode_text(t, &text, &ids, &n), 0);
+        for (size_t k = 0; k < n; k++) {
+            size_t n_bytes;
+            const char *bytes = tokenizer_bytes(t, ids[k], true, &n_bytes);
+            buffer_add(&back, bytes, n_bytes);
+            n_special += tokenizer_is_control(t, ids[k]);
+        }
+        check_int(n_special, plain_rows[i].n_special);
+        check_text(back.bytes, plain_rows[i].text);
+        buffer_release(&back);
+        free(ids);
+    }
+}
+
 /* What made other tokenizers quadratic.  Doubling the text may cost little more than twice the time; the limit is loose
  * because machines are shared. */
 static const struct { const char *name, *unit; size_t times; } long_runs[] = {
@@ -161,6 +196,7 @@ static void test_real_model(void)
     if (check(model_file_open(&file, path) == 0) && check(tokenizer_open(&t, file) == 0)) {
         test_golden_ids(t);
         test_real_specials(t);
+        test_plain_ranges(t);
         test_long_runs(t, "SmolLM2");
     }
     tokenizer_close(t);
