@@ -58,10 +58,13 @@ void word_wake(atomic_uint *word, atomic_uint *n_sleepers)
         syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
+/* The claim is void before n_chunks grows: a late thread that held the last claim of the step before against the new number
+ * would get a chunk that is not there.  Whoever sees that number sees the void claim, and its exchange fails. */
 void work_prepare(struct work *work, uint32_t step, uint32_t n_chunks)
 {
+    atomic_store_explicit(&work->claim, (uint64_t)step << 32 | UINT32_MAX, memory_order_relaxed);
     atomic_store_explicit(&work->n_done, 0, memory_order_relaxed);
-    atomic_store_explicit(&work->n_chunks, n_chunks, memory_order_relaxed);
+    atomic_store_explicit(&work->n_chunks, n_chunks, memory_order_release);
     atomic_store_explicit(&work->claim, (uint64_t)step << 32, memory_order_release);
 }
 
@@ -69,7 +72,7 @@ bool work_claim(struct work *work, uint32_t step, uint32_t *chunk)
 {
     uint64_t claim = atomic_load_explicit(&work->claim, memory_order_relaxed);
     do {
-        if (claim >> 32 != step || (uint32_t)claim >= atomic_load_explicit(&work->n_chunks, memory_order_relaxed))
+        if (claim >> 32 != step || (uint32_t)claim >= atomic_load_explicit(&work->n_chunks, memory_order_acquire))
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&work->claim, &claim, claim + 1, memory_order_acq_rel, memory_order_relaxed));
     *chunk = (uint32_t)claim;
