@@ -115,11 +115,16 @@ int plan_decode(struct plan *p, const void *bytes, size_t n_bytes)
     for (uint32_t i = 0; i < h.n_sequences; i++) {
         struct wire_sequence wire;
         at = take(&wire, at, sizeof wire);
-        if (wire.n_blocks > h.n_blocks - n_blocks)
-            return error_set(ERR_PEER, "step plan %u has more blocks than it says", h.number);
+        if (wire.n_blocks > h.n_blocks - n_blocks || (uint64_t)wire.first_token + wire.n_tokens > h.n_tokens)
+            return error_set(ERR_PEER, "step plan %u has a sequence with more blocks or tokens than the plan", h.number);
         p->sequences[i] = (struct step_sequence){ wire.first_token, wire.n_tokens, wire.position, wire.n_blocks, p->blocks + n_blocks };
         n_blocks += wire.n_blocks;
     }
+    if (n_blocks != h.n_blocks)
+        return error_set(ERR_PEER, "step plan %u has %u blocks that belong to no sequence", h.number, h.n_blocks - n_blocks);
+    for (uint32_t i = 0; i < h.n_rows; i++)
+        if ((uint32_t)p->rows[i] >= h.n_tokens)
+            return error_set(ERR_PEER, "step plan %u wants row %d of %u tokens", h.number, p->rows[i], h.n_tokens);
     take(p->blocks, at, n_blocks * sizeof *p->blocks);
     return 0;
 }
