@@ -228,6 +228,30 @@ static void test_nucleus(void)
     }
 }
 
+/* One id of mass 1 and 300 of so little that each might be left out, but not all: the nucleus needs 88 of them. */
+static void test_wide_nucleus(void)
+{
+    const float p = 0.9f;
+    float logits[VOCAB] = { 0 };
+    struct sample_params params = { .temperature = 1, .top_p = p, .seed = 4 };
+    double want[VOCAB];
+    uint32_t n_small = 0, n_wanted = 0;
+    check_begin("top-p: many small ones together count");
+    for (uint32_t i = 1; i < VOCAB; i++)
+        logits[i] = -logf(VOCAB / (1 - p)) + 0.5f;
+    expected(want, logits, &params);
+    for (uint32_t i = 1; i < VOCAB; i++)
+        n_wanted += want[i] > 0;
+    check(n_wanted > 80 && n_wanted < 100);
+    for (uint32_t draw = 0; draw < DRAWS; draw++) {
+        int id = pick_whole(logits, draw, &params);
+        n_small += id > 0;
+        check(id >= 0 && id <= (int)n_wanted + 1);      /* of equal ones the lower ids; the sum may round past one */
+    }
+    double mean = DRAWS * (1 - want[0]);
+    check(fabs(n_small - mean) < 4 * sqrt(mean));
+}
+
 /* ---- keys ---- */
 static void test_keys(void)
 {
@@ -293,6 +317,7 @@ int main(void)
     test_greedy();
     test_frequencies();
     test_nucleus();
+    test_wide_nucleus();
     test_keys();
     test_nan();
     return check_done();

@@ -427,6 +427,23 @@ static void check_slice(const struct graph *g, const char *name, uint32_t row, u
     check_int(find.found->columns.end, column_end);
 }
 
+/* The leaves of a contraction are in columns of the rank's own slice, and cover it. */
+static void check_leaves(const struct graph *g, const char *weight, uint32_t n_columns)
+{
+    const struct node *n = g->first;
+    uint32_t end = 0;
+    while (n && (n->op != OP_matmul || strcmp(n->in[1]->name, weight)))
+        n = n->next;
+    if (!check(n != NULL))
+        return;
+    for (uint32_t i = 0; i < n->attr.tree.n_leaves; i++) {
+        check_int(n->attr.tree.leaf[i].begin, end);
+        end = n->attr.tree.leaf[i].end;
+    }
+    check_int(end, n_columns);
+    check_int(tensor_n_parts(n->out[0]), n->attr.tree.n_parts);
+}
+
 static struct graph *shard(const struct graph *g, const char *layout, uint32_t rank)
 {
     struct mesh mesh;
@@ -457,6 +474,8 @@ static void test_shard_tp(void)
         check_slice(mine, "up.3", rank ? 32 : 0, rank ? 96 : 32, 0, DIM_X);
         check_slice(mine, "down.3", 0, DIM_X, rank ? 32 : 0, rank ? 96 : 32);
         check_slice(mine, "head", rank ? 144 : 0, rank ? VOCAB : 144, 0, DIM_X);   /* 19 units of 16 ids: 9 + 10 */
+        check_leaves(mine, "o.2", WIDTH * (head_end - head));
+        check_leaves(mine, "down.1", rank ? 64 : 32);
         check_int(count(mine, OP_all_reduce), 2 * N_LAYERS);
         check_int(count(mine, OP_send) + count(mine, OP_receive), 0);
         check_int(mine->n_kv_heads, 2);
