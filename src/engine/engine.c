@@ -89,15 +89,14 @@ static struct compile_options compile_options(const struct engine *e)
 static int open_program(struct engine *e, const struct model_file *file)
 {
     const struct engine_options *o = &e->options;
-    const struct kernels *kernels;
     struct graph *g;
     double next_s = seconds_now() + 1;
     struct compile_options compile = compile_options(e);
     int err;
-    if ((err = kernels_find(&kernels, o->isa)) < 0 || (err = compile_rank(&g, file, &compile, e->rank, PASS_PLACE)) < 0)
+    if ((err = kernels_find(&e->kernels, o->isa)) < 0 || (err = compile_rank(&g, file, &compile, e->rank, PASS_PLACE)) < 0)
         return err;
     struct program_options program = {
-        .file = file, .kernels = kernels, .pool = e->pool, .mesh = &e->mesh, .rank = e->rank, .stages = e->stages,
+        .file = file, .kernels = e->kernels, .pool = e->pool, .mesh = &e->mesh, .rank = e->rank, .stages = e->stages,
         .n_blocks = o->max_sequences * DIV_UP(o->context, BLOCK_TOKENS), .progress = show_progress, .progress_user = &next_s,
     };
     memcpy(program.axis, e->axis, sizeof program.axis);

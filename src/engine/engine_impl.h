@@ -24,6 +24,7 @@ struct engine {
     struct comm *world, *control, *stages, *axis[N_AXES];
     struct pool *pool;
     struct program *program;
+    const struct kernels *kernels;
     struct mesh mesh;
     uint32_t rank, n_ranks;
     bool is_last_stage;

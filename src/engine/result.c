@@ -21,12 +21,9 @@ static int find_maxima(struct engine *e, const struct plan *plan)
 {
     bool needed = false;
     for (uint32_t i = 0; i < plan->header.n_rows; i++) {
-        const float *row = slice_row(e, i);
-        float max = -INFINITY;
-        for (uint32_t j = 0; j < e->n_slice; j++)
-            max = row[j] > max ? row[j] : max;
-        e->row_max[i] = max;
-        needed |= sample_needs_max(&plan->row[i].params);
+        bool needs = sample_needs_max(&plan->row[i].params);
+        e->row_max[i] = needs && e->n_slice ? e->kernels->row_max(slice_row(e, i), e->n_slice) : -INFINITY;
+        needed |= needs;
     }
     return needed ? comm_all_max(e->axis[AXIS_TP], e->row_max, plan->header.n_rows) : 0;
 }
@@ -151,9 +148,7 @@ static int take_rows(struct engine *e, struct flight *f)
         if (!leader_wants_token(s, row->position))
             continue;
         struct buffer *one = &e->result;
-        float max = -INFINITY;
-        for (uint32_t i = 0; i < e->model.n_vocab; i++)
-            max = e->full_row[i] > max ? e->full_row[i] : max;
+        float max = e->kernels->row_max(e->full_row, e->model.n_vocab);
         one->size = 0;
         sample_collect(one, e->full_row, e->model.n_vocab, 0, max, row->position, e->model.n_vocab, &row->params);
         if (one->failed)

@@ -147,6 +147,7 @@ void sample_collect(struct buffer *out, const float *slice, uint32_t n, int32_t 
     uint64_t key = random_key(params->seed, params->choice, position);
     struct candidate_row row = { 0 };
     size_t at = out->size;
+    row.has_nan = sample_needs_max(params) && isnan(max);
     for (uint32_t i = 0; i < n; i++)
         row.has_nan |= isnan(slice[i]) != 0;
     buffer_add(out, &row, sizeof row);
