@@ -32,28 +32,41 @@ MATMUL_F32_TYPES(DECLARE_F32, avx512)
 #undef DECLARE_INT8
 #undef DECLARE_F32
 
+/* Bytes of a block of 16 rows, and of its quants, which come first. */
+INLINE size_t block_bytes(enum dtype type)
+{
+    return type == DTYPE_Q8_0 ? 544 : type == DTYPE_Q4_0 ? 288 : 320;
+}
+
+INLINE size_t quant_bytes(enum dtype type)
+{
+    return type == DTYPE_Q8_0 ? 512 : 256;
+}
+
 static inline size_t panel_bytes(enum dtype type, uint32_t k)
 {
     return ROUND_UP(PANEL_ROWS * dtype_bytes(type, k), 64);
 }
 
-/* One panel against rows t .. t + n_rows - 1 of x.  tree is never NULL here. */
+/* One or more panels against a few rows of x. */
 struct tile {
     const uint8_t *panel;
-    const uint8_t *x;               /* row t */
+    size_t panel_bytes;             /* from a panel to the next */
+    const uint8_t *x;               /* the first row */
     size_t x_stride;
-    float *y;                       /* row t, first column of the panel, part 0 */
+    float *y;                       /* the first row, the first column of the panels, part 0 */
     size_t y_stride, part_stride;
-    uint32_t n_columns;             /* that are written: 16, fewer in the last panel */
-    const struct sum_tree *tree;
+    uint32_t n_columns;             /* that are written: 16 for a panel, fewer in the last one */
+    const struct sum_tree *tree;    /* never NULL */
 };
 typedef void matmul_tile_fn(const struct tile *tile, uint32_t n_rows);
 
-/* Runs `run` over all that args asks for, at most max_rows rows at a time. */
-void matmul_walk(const struct matmul_args *args, enum dtype type, uint32_t max_rows, matmul_tile_fn *run);
+/* Runs `run` over all that args asks for, in tiles of at most max_rows rows of x and max_panels panels. */
+void matmul_walk(const struct matmul_args *args, enum dtype type, uint32_t max_rows, uint32_t max_panels,
+                 matmul_tile_fn *run);
 
-/* The matmul_fn of all types out of the file's tile_run(type, int8, tile, n_rows), which takes up to TILE_ROWS rows.  The
- * constants type and int8 are what makes each of them a kernel of its own. */
+/* The matrix products of all types, from the file's TILE_ROWS, TILE_PANELS and tile_run(type, int8, tile, n_rows).  The
+ * constants type and int8 make each of them a kernel of its own. */
 #define DEFINE_MATMUL(mode, int8, type, TYPE, isa) \
     static void tile_##mode##_##type(const struct tile *tile, uint32_t n_rows) \
     { \
@@ -61,7 +74,7 @@ void matmul_walk(const struct matmul_args *args, enum dtype type, uint32_t max_r
     } \
     void matmul_##mode##_##type##_##isa(const struct matmul_args *args) \
     { \
-        matmul_walk(args, DTYPE_##TYPE, TILE_ROWS, tile_##mode##_##type); \
+        matmul_walk(args, DTYPE_##TYPE, TILE_ROWS, TILE_PANELS, tile_##mode##_##type); \
     }
 #define DEFINE_INT8(type, TYPE, isa) DEFINE_MATMUL(int8, true, type, TYPE, isa)
 #define DEFINE_F32(type, TYPE, isa) DEFINE_MATMUL(f32, false, type, TYPE, isa)

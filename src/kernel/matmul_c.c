@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define TILE_ROWS 1
+#define TILE_PANELS 1
 
 static float load_f16(const uint8_t *from)
 {
@@ -13,18 +14,13 @@ static float load_f16(const uint8_t *from)
     return f16_to_f32(bits);
 }
 
-/* Of a block of a panel: the quant at element k of row `lane`, still unsigned, and where its rows of scales begin. */
+/* The quant at element k of row `lane` of a block, still unsigned. */
 INLINE int quant(enum dtype type, const uint8_t *block, int lane, int k)
 {
     if (type == DTYPE_Q8_0)
         return block[k / 4 * 64 + lane * 4 + k % 4];
     int nibbles = block[k % 16 / 4 * 64 + lane * 4 + k % 4];
     return k < 16 ? nibbles & 15 : nibbles >> 4;
-}
-
-INLINE const uint8_t *scales(enum dtype type, const uint8_t *block)
-{
-    return block + (type == DTYPE_Q8_0 ? 512 : 256);
 }
 
 INLINE int quant_offset(enum dtype type)
@@ -40,7 +36,7 @@ INLINE void step_int8(enum dtype type, float acc[PANEL_ROWS], const uint8_t *blo
     for (int k = 0; k < 32; k++)
         for (int lane = 0; lane < PANEL_ROWS; lane++)
             dot[lane] += quant(type, block, lane, k) * x->q[k];
-    const uint8_t *d = scales(type, block), *m = d + 2 * PANEL_ROWS;
+    const uint8_t *d = block + quant_bytes(type), *m = d + 2 * PANEL_ROWS;
     for (int lane = 0; lane < PANEL_ROWS; lane++) {
         acc[lane] = fmaf((float)dot[lane], load_f16(d + 2 * lane) * x->d, acc[lane]);
         if (type == DTYPE_Q4_1)
@@ -60,7 +56,7 @@ INLINE float weight(enum dtype type, const uint8_t *panel, size_t k, int lane)
         uint16_t bits;
         return memcpy(&bits, panel + (k * PANEL_ROWS + lane) * 2, 2), bf16_to_f32(bits);
     }
-    const uint8_t *block = panel + k / 32 * dtype_info[type].bytes * PANEL_ROWS, *d = scales(type, block) + 2 * lane;
+    const uint8_t *block = panel + k / 32 * block_bytes(type), *d = block + quant_bytes(type) + 2 * lane;
     value = load_f16(d) * (float)(quant(type, block, lane, k % 32) - quant_offset(type));
     return type == DTYPE_Q4_1 ? value + load_f16(d + 2 * PANEL_ROWS) : value;
 }
@@ -73,7 +69,7 @@ INLINE void chain(enum dtype type, bool int8, float acc[PANEL_ROWS], const struc
     memset(acc, 0, PANEL_ROWS * sizeof *acc);
     if (int8)
         for (size_t b = begin / 32; b < end / 32; b++)
-            step_int8(type, acc, tile->panel + b * dtype_info[type].bytes * PANEL_ROWS, blocks + b);
+            step_int8(type, acc, tile->panel + b * block_bytes(type), blocks + b);
     else
         for (size_t k = begin; k < end; k++)
             for (int lane = 0; lane < PANEL_ROWS; lane++)
