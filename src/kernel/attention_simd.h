@@ -14,7 +14,14 @@
 #include "kernel/simd.h"
 
 #define ALIGNED __attribute__((aligned(CACHE_LINE)))
+
+/* Before a loop with a constant count, over an array of vectors: only unrolled does the array stay in registers.  clang
+ * reads gcc's pragma but does not obey it. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 /* How many vectors each of n queries sums at a time, `unit` vectors to a step: as wide as the registers allow, so that there
  * are enough independent sums to hide the latency of an fma when queries are few. */
