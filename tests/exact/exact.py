@@ -77,13 +77,18 @@ def each_value_once(model, length, **more):
     base = {**DEFAULTS, "model": model, "length": length, **more}
     for axis, values in AXES.items():
         for value in values[1:]:
-            check_run({**base, axis: value}, "one axis")
+            if possible({**base, axis: value}):
+                check_run({**base, axis: value}, "one axis")
+
+
+def possible(run):
+    """More stages than layers are refused."""
+    return not run.get("layout", "").startswith("pp=5") or LAYERS.get(run.get("model"), 7) >= 5
 
 
 def allowed(run):
-    """Leaves out what would only take time: long prompts go through big chunks, on few ranks, alone.  And 3 layers on 5 stages
-    cannot be."""
-    if run.get("layout", "").startswith("pp=5") and LAYERS.get(run.get("model"), 7) < 5:
+    """Leaves out what cannot be, and what would only take time: long prompts go through big chunks, on few ranks, alone."""
+    if not possible(run):
         return False
     if run.get("length", 0) > 100 and (run.get("chunk") in (1, 5) or run.get("batch") == 16 or run.get("layout") in ("tp=8", "pp=2,tp=4")):
         return False
