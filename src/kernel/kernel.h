@@ -54,7 +54,7 @@ typedef void quantize_fn(struct act_block *restrict to, const float *restrict fr
 
 struct sum_tree {
     uint32_t n_groups, n_parts;
-    uint32_t end[TREE_MAX_GROUPS];          /* in elements of K; a multiple of 32 where activations are int8 */
+    uint32_t end[TREE_MAX_GROUPS];          /* in elements of K; a multiple of 32 where activations or weights are in blocks */
     uint8_t n_merges[TREE_MAX_GROUPS];
 };
 
