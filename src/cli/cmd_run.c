@@ -56,7 +56,7 @@ static int print_json(struct session *s, const struct generation *g, const struc
     json_object(&j, NULL);
     json_text(&j, "model", s->options->model);
     json_text(&j, "layout", s->layout);
-    json_bytes(&j, "text", g->text->bytes ? g->text->bytes : "", g->text->size);
+    json_bytes(&j, "text", g->bytes.bytes ? g->bytes.bytes : "", g->bytes.size);
     json_array(&j, "tokens");
     for (uint32_t i = 0; i < g->n_tokens; i++)
         json_integer(&j, NULL, g->tokens[i]);

@@ -32,6 +32,7 @@ static bool take_token(struct session *s, struct generation *g, int32_t id, stru
     }
     g->tokens[g->n_tokens++] = id;
     const char *bytes = tokenizer_bytes(s->tokenizer, id, false, &n_bytes);
+    buffer_add(&g->bytes, bytes, n_bytes);
     utf8_stream_add(stream, bytes, n_bytes, g->text);
     if (piece(user, g->text->bytes ? g->text->bytes + before : "", g->text->size - before))
         return true;
@@ -47,6 +48,7 @@ int generate(struct session *s, struct generation *g, const int32_t *prompt, siz
     if (err < 0)
         return err;
     g->n_tokens = 0;
+    g->bytes.size = 0;
     g->stopped = false;
     g->first_token_s = g->decode_s = 0;
     if (!g->tokens && !(g->tokens = calloc(engine_context(s->engine), sizeof *g->tokens)))
@@ -68,7 +70,7 @@ int generate(struct session *s, struct generation *g, const int32_t *prompt, siz
     utf8_stream_end(&stream, g->text);
     if (g->text->size > before)
         piece(user, g->text->bytes + before, g->text->size - before);
-    return g->text->failed ? error_set(ERR_NO_MEMORY, "out of memory for the answer") : 0;
+    return g->text->failed || g->bytes.failed ? error_set(ERR_NO_MEMORY, "out of memory for the answer") : 0;
 }
 
 void generation_release(struct session *s, struct generation *g)
@@ -76,5 +78,6 @@ void generation_release(struct session *s, struct generation *g)
     if (g->sequence)
         engine_remove(s->engine, g->sequence);
     free(g->tokens);
+    buffer_release(&g->bytes);
     *g = (struct generation){ 0 };
 }

@@ -2,6 +2,7 @@
 #ifndef STOA_CLI_GENERATE_H
 #define STOA_CLI_GENERATE_H
 
+#include "base/buffer.h"
 #include "cli/session.h"
 
 struct generation {
@@ -9,6 +10,7 @@ struct generation {
 
     /* of the last answer */
     struct buffer *text;            /* the caller's; everything generated, as UTF-8 */
+    struct buffer bytes;            /* the same before it was made UTF-8 */
     int32_t *tokens;                /* without the end token; [n_tokens], freed by generation_release() */
     uint32_t n_prompt, n_tokens;
     bool stopped;                   /* by an end token or by the user, else the limit was reached */

@@ -43,6 +43,7 @@ enum {
     REMOTE_GRACE_MS = 1500,             /* mpirun's time to end its ranks on other hosts before it is killed */
     GIVE_UP_MS = 10000,                 /* on processes that a SIGKILL does not end */
     LAST_WORDS = 0x04,                  /* what a rank writes to its FIFO when it ends on purpose */
+    EXPLAINED = 0x05,                   /* and when it has said why it fails */
 };
 
 struct job {
@@ -272,6 +273,7 @@ struct guard {
     int status;                         /* of mpirun then */
     bool output_lost;                   /* nobody reads standard output any more */
     bool started;                       /* a rank has come as far as launch_tie_rank() */
+    bool explained;                     /* a rank has said why it fails */
     int first_dead;                     /* the rank that went first without last words; -1: none, or not known */
     bool any_dead;
     struct pollfd *watched;             /* [N_WATCHED + n_ranks] */
@@ -318,6 +320,7 @@ static void look_at_ranks(struct guard *g)
         ssize_t n = fifo->fd >= 0 && fifo->revents ? read(fifo->fd, words, sizeof words) : -1;
         if (n > 0) {
             g->started = true;
+            g->explained = g->explained || memchr(words, EXPLAINED, (size_t)n);
             if (words[n - 1] == LAST_WORDS)
                 close_end(&fifo->fd);
         } else if (n == 0) {
@@ -402,8 +405,8 @@ static int verdict(const struct guard *g)
         fprintf(stderr, "stoa: mpirun died (signal %d); the job has been ended\n", WTERMSIG(g->status));
         return 1;
     }
-    if (code == 0 || (code <= 3 && g->started))
-        return code;                    /* a rank that failed by itself has said why */
+    if (code == 0 || (code <= 3 && g->explained))
+        return code;
     if (g->started && killed_by > 0 && killed_by < NSIG && g->first_dead >= 0)
         fprintf(stderr, "stoa: rank %d died (signal %d)\n", g->first_dead, killed_by);
     else if (g->started && killed_by > 0 && killed_by < NSIG)
@@ -435,6 +438,8 @@ static int guard_run(struct guard *g, int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);           /* standard error may have lost its reader as well */
     watch(g);
     bool ended_by_itself = g->mpirun == 0 || g->output_lost;
+    poll(g->watched, (nfds_t)(N_WATCHED + g->job->options->n_ranks), 0);
+    look_at_ranks(g);                   /* what was said last may still lie there */
     end_processes(g);
     return ended_by_itself ? verdict(g) : 1;
 }
@@ -589,6 +594,13 @@ static void say_last_words(void)
 {
     const char words = LAST_WORDS;
     if (write(last_words_fd, &words, 1) < 0)
+        return;                         /* nobody listens: nothing to tell */
+}
+
+void launch_explained(void)
+{
+    const char words = EXPLAINED;
+    if (last_words_fd >= 0 && write(last_words_fd, &words, 1) < 0)
         return;                         /* nobody listens: nothing to tell */
 }
 

@@ -17,7 +17,7 @@ struct launch_options {
 /* Runs the job to its end; no process, folder or shared-memory segment of it is left on this host when this returns.
  *
  * The exit code of the whole command:
- *   0 to 3             as the ranks ended; one that failed has said why itself
+ *   0 to 3             as the ranks ended, when the one that failed has said why (launch_explained())
  *   1                  a rank or mpirun died, or could not start: one line on standard error says so
  *   128 + a signal     SIGINT, SIGTERM, SIGHUP or SIGQUIT came, or SIGPIPE: nobody reads standard output any more
  * or a negative error code when nothing was started (no launcher installed, hosts file unreadable).
@@ -30,5 +30,7 @@ int launch_ranks(const struct launch_options *options, int argc, char **argv);
 /* In a rank: ties its life to the launcher's (ends when the launcher does) and tells launch_ranks() that it lives.  Call first
  * in main(), before MPI starts; in a process that launch_ranks() has not started it does nothing. */
 void launch_tie_rank(void);
+/* In a rank that fails and has said why: launch_ranks() then adds no line of its own.  Elsewhere it does nothing. */
+void launch_explained(void);
 
 #endif

@@ -15,6 +15,7 @@ int report_error(int code)
 {
     fflush(stdout);
     fprintf(stderr, "stoa: %s\n", error_text());
+    launch_explained();
     return error_exit_code(code);
 }
 
@@ -44,10 +45,15 @@ static struct engine_options engine_options(const struct options *o, const struc
     };
 }
 
-/* Finds before anything is started that the layout does not fit the model, or the model not the machine. */
+/* Finds before anything is started that the layout does not fit the model, or the model not the machine.  The KV cache is not
+ * counted: it takes memory as it fills. */
 static int check_fit(const struct options *o, const struct model_file *file, const struct session_needs *needs)
 {
     struct engine_options e = engine_options(o, needs);
+    struct model_info info;
+    int err = model_info_read(&info, file);
+    if (err < 0 || (err = engine_options_resolve(&e, &info)) < 0)
+        return err;
     struct compile_options compile = {
         .model = { .int8_activations = e.int8_activations, .cache_type = e.cache_type, .max_tokens = MAX(e.chunk, e.max_sequences), .max_rows = 1 },
         .mesh = o->mesh, .without = e.without,
@@ -55,8 +61,7 @@ static int check_fit(const struct options *o, const struct model_file *file, con
     uint64_t all = 0, available = memory_available();
     for (uint32_t rank = 0; rank < mesh_n_ranks(&o->mesh); rank++) {
         struct rank_prediction p;
-        int err = predict_rank(&p, file, &compile, rank);
-        if (err < 0)
+        if ((err = predict_rank(&p, file, &compile, rank)) < 0)
             return err;
         all += p.weight_bytes + p.activation_bytes;
     }

@@ -103,17 +103,24 @@ static int open_program(struct engine *e, const struct model_file *file)
     return program_open(&e->program, g, &program);
 }
 
+int engine_options_resolve(struct engine_options *o, const struct model_info *model)
+{
+    if (!o->context)
+        o->context = MIN(model->n_context, 8192);
+    if (o->context > model->n_context)
+        return error_set(ERR_USAGE, "--context %u: the model was made for %u", o->context, model->n_context);
+    o->chunk = MIN(o->chunk, o->context);
+    return 0;
+}
+
 static int open_rank(struct engine *e, const struct model_file *file)
 {
     struct engine_options *o = &e->options;
     int err;
     if ((err = model_info_read(&e->model, file)) < 0)
         return err;
-    if (!o->context)
-        o->context = MIN(e->model.n_context, 8192);
-    if (o->context > e->model.n_context)
-        return error_set(ERR_USAGE, "--context %u: the model was made for %u", o->context, e->model.n_context);
-    o->chunk = MIN(o->chunk, o->context);
+    if ((err = engine_options_resolve(o, &e->model)) < 0)
+        return err;
     /* With threads on every rank of this machine a spin pays only when they have a core each. */
     comm_set_threads(e->world, o->n_threads);
     if ((err = pool_open(&e->pool, o->n_threads, (uint32_t)o->n_threads * e->n_ranks <= (uint32_t)cpu_cores())) < 0 ||

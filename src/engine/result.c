@@ -86,7 +86,7 @@ static int pick_token(struct engine *e, size_t *at, const struct sample_params *
 {
     size_t n = 0;
     uint64_t mass = 0;
-    bool has_nan = false;
+    bool is_broken = false;
     for (uint32_t i = 0; i < e->mesh.size[AXIS_TP]; i++) {
         struct candidate_row row;
         if (e->incoming[i].size - at[i] < sizeof row)
@@ -103,9 +103,9 @@ static int pick_token(struct engine *e, size_t *at, const struct sample_params *
         at[i] += sizeof row + n_bytes;
         n += row.n_candidates;
         mass += row.mass;
-        has_nan |= row.has_nan;
+        is_broken |= row.is_broken;
     }
-    return sample_pick(id, e->candidates, has_nan ? 0 : n, mass, params);
+    return sample_pick(id, e->candidates, is_broken ? 0 : n, mass, params);
 }
 
 static int take_candidates(struct engine *e, struct flight *f)
@@ -144,11 +144,13 @@ static int take_rows(struct engine *e, struct flight *f)
         const struct plan_row *row = &f->plan->row[r];
         if ((err = join_row(e, r)) < 0)
             break;
+        float max = e->kernels->row_max(e->full_row, e->model.n_vocab);
+        if (!sample_can_pick(max))
+            return error_set(ERR_FAILED, "a logit after position %u is not a number, or infinite", row->position - 1);
         leader_take_row(s, row->position - 1, e->full_row, e->model.n_vocab);
         if (!leader_wants_token(s, row->position))
             continue;
         struct buffer *one = &e->result;
-        float max = e->kernels->row_max(e->full_row, e->model.n_vocab);
         one->size = 0;
         sample_collect(one, e->full_row, e->model.n_vocab, 0, max, row->position, e->model.n_vocab, &row->params);
         if (one->failed)

@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "kernel/math.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,6 +19,11 @@ int sample_check(const struct sample_params *params)
     if (!(params->top_p > 0 && params->top_p <= 1))
         return error_set(ERR_USAGE, "top-p must be more than 0 and at most 1");
     return 0;
+}
+
+bool sample_can_pick(float logit)
+{
+    return logit <= FLT_MAX;
 }
 
 /* Top-p without top-k has to look beyond any fixed number of candidates. */
@@ -147,11 +153,11 @@ void sample_collect(struct buffer *out, const float *slice, uint32_t n, int32_t 
     uint64_t key = random_key(params->seed, params->choice, position);
     struct candidate_row row = { 0 };
     size_t at = out->size;
-    row.has_nan = sample_needs_max(params) && isnan(max);
+    row.is_broken = sample_needs_max(params) && !sample_can_pick(max);
     for (uint32_t i = 0; i < n; i++)
-        row.has_nan |= isnan(slice[i]) != 0;
+        row.is_broken |= !sample_can_pick(slice[i]);
     buffer_add(out, &row, sizeof row);
-    if (n && !row.has_nan) {
+    if (n && !row.is_broken) {
         if (sample_needs_max(params)) {
             for (uint32_t i = 0; i < n; i++)
                 row.mass += mass_of(slice[i], max, params->temperature);
@@ -171,7 +177,7 @@ void sample_collect(struct buffer *out, const float *slice, uint32_t n, int32_t 
 int sample_pick(int32_t *id, struct candidate *candidates, size_t n, uint64_t mass, const struct sample_params *params)
 {
     if (!n)
-        return error_set(ERR_FAILED, "no token can be picked: a logit is not a number");
+        return error_set(ERR_FAILED, "no token can be picked: a logit is not a number, or infinite");
     if (params->temperature > 0 && (params->top_k || params->top_p < 1)) {
         qsort(candidates, n, sizeof *candidates, by_logit);
         if (params->top_k && n > params->top_k)

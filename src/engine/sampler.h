@@ -29,6 +29,9 @@ struct sample_params {
 /* 0, or ERR_USAGE naming the parameter. */
 int sample_check(const struct sample_params *params);
 
+/* False for NaN and +infinity, which make a whole row an error; -infinity is an id that is never picked before another. */
+bool sample_can_pick(float logit);
+
 /* The row's global maximum is needed before its candidates are chosen. */
 bool sample_needs_max(const struct sample_params *params);
 
@@ -41,7 +44,7 @@ struct candidate {
 /* What one rank found in its slice of one row; candidates follow it in the buffer. */
 struct candidate_row {
     uint32_t n_candidates;
-    uint32_t has_nan;
+    uint32_t is_broken;     /* a logit from which no pick can be made: sample_can_pick() is false */
     uint64_t mass;          /* of the slice, when top-p needs it */
 };
 
@@ -51,7 +54,7 @@ void sample_collect(struct buffer *out, const float *slice, uint32_t n, int32_t 
                     uint32_t n_vocab, const struct sample_params *params);
 
 /* Picks from what all ranks collected: n candidates in any order (they are reordered), `mass` the sum of the rows' masses.
- * ERR_FAILED when there is none or a logit was NaN. */
+ * ERR_FAILED when there is none, as when a row was broken. */
 int sample_pick(int32_t *id, struct candidate *candidates, size_t n, uint64_t mass, const struct sample_params *params);
 
 #endif

@@ -59,8 +59,11 @@ static void rank_zero(const char *scenario)
 
 static void rank_one(struct comm *world, const char *scenario)
 {
+    if (!strcmp(scenario, "silent"))
+        comm_abort(world, 1);
     if (!strncmp(scenario, "fail", 4)) {
         fprintf(stderr, "rank one says why\n");
+        launch_explained();
         comm_abort(world, atoi(scenario + 4));
     }
     if (!strcmp(scenario, "crash"))
@@ -74,6 +77,7 @@ static int rank_main(const char *scenario)
     launch_tie_rank();
     if (!strcmp(scenario, "early") && rank && !strcmp(rank, "1")) {
         fprintf(stderr, "rank one says why\n");
+        launch_explained();
         return 3;
     }
     if (comm_open_world(&world) < 0)
@@ -260,6 +264,7 @@ static const struct { const char *name, *scenario, *n_ranks; int code; const cha
     { "a rank fails with 2",                "fail2", "2", 2, NULL, "rank one says why\n" },
     { "a rank fails with 3, of four",       "fail3", "4", 3, NULL, "rank one says why\n" },
     { "a rank fails before MPI is open",    "early", "2", 3, NULL, "rank one says why\n" },
+    { "a rank ends without a word",         "silent", "2", 1, NULL, "stoa: the job has ended with exit code 1\n" },
 };
 
 static void test_ends(void)

@@ -34,7 +34,7 @@ static int pick(const float *logits, const uint32_t *cut, uint32_t n_slices, uin
         check_int(out.size, sizeof row + row.n_candidates * sizeof(struct candidate));
         buffer_add(&all, out.bytes + sizeof row, out.size - sizeof row);
         mass += row.mass;
-        has_nan |= row.has_nan;
+        has_nan |= row.is_broken;
     }
     size_t n = has_nan ? 0 : all.size / sizeof(struct candidate);      /* as the leader does */
     err = sample_pick(&id, (struct candidate *)(void *)all.bytes, n, mass, params);
