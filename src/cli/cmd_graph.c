@@ -37,10 +37,7 @@ static int run(struct options *o, int argc, char **argv)
     enum pass last;
     int err;
     (void)argc, (void)argv;
-    struct compile_options compile = {
-        .model = { .int8_activations = o->int8_activations, .cache_type = o->cache_type, .max_tokens = o->chunk ? (uint32_t)o->chunk : 512, .max_rows = 1 },
-        .mesh = o->mesh, .without = o->without_mask,
-    };
+    struct compile_options compile = options_compile(o);
     if ((err = pass_find(&last, o->after)) == 0 && strcmp(o->format, "text") && strcmp(o->format, "dot") && strcmp(o->format, "svg"))
         err = error_set(ERR_USAGE, "--format %s: wanted text, dot or svg", o->format);
     if (err == 0 && (uint32_t)o->rank >= mesh_n_ranks(&o->mesh))

@@ -9,10 +9,7 @@
 
 static int predict(struct json_out *j, struct buffer *out, const struct options *o, const struct model_file *file)
 {
-    struct compile_options compile = {
-        .model = { .int8_activations = o->int8_activations, .cache_type = o->cache_type, .max_tokens = o->chunk ? (uint32_t)o->chunk : 512, .max_rows = 1 },
-        .mesh = o->mesh, .without = o->without_mask,
-    };
+    struct compile_options compile = options_compile(o);
     if (o->json)
         json_array(j, "ranks");
     for (uint32_t rank = 0; rank < mesh_n_ranks(&o->mesh); rank++) {

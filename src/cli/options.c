@@ -189,6 +189,14 @@ int options_parse(struct options *o, const struct command *command, int argc, ch
     return resolve(o);
 }
 
+struct compile_options options_compile(const struct options *o)
+{
+    return (struct compile_options){
+        .model = { .int8_activations = o->int8_activations, .cache_type = o->cache_type, .max_tokens = o->chunk ? (uint32_t)o->chunk : 512, .max_rows = 1 },
+        .mesh = o->mesh, .without = o->without_mask,
+    };
+}
+
 void options_release(struct options *o)
 {
     free(o->words);
