@@ -16,11 +16,11 @@ variant := $(CC)$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 B := build/$(variant)
 
 # What a user gives is kept, from the environment or the command line; but no -ffast-math changes an answer.
-# Sanitizers: -O3 unrolls their checks for ten minutes a file, and gcc warns of what they insert.
+# With sanitizers gcc warns of what they insert.
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unknown-pragmas \
 	$(if $(SANITIZE),,-Werror)
 override CPPFLAGS := -Isrc -Iinclude -D_GNU_SOURCE -DSTOA_VERSION='"$(VERSION)"' $(CPPFLAGS)
-override CFLAGS := $(if $(SANITIZE),-Og,-O3) -g $(WARN) $(CFLAGS) -std=c17 -fno-fast-math -ffp-contract=off -fno-math-errno \
+override CFLAGS := -O3 -g $(WARN) $(CFLAGS) -std=c17 -fno-fast-math -ffp-contract=off -fno-math-errno \
 	-fPIC -pthread -fvisibility=hidden
 override LDLIBS := $(LDLIBS) -lm -pthread
 ifdef SANITIZE
@@ -68,9 +68,12 @@ $(library): $(filter-out $(cli_objects),$(objects))
 $(B)/libstoa.so: $(filter-out $(cli_objects),$(objects))
 	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libstoa.so.0 -o $@ $^ $(LDLIBS)
 
-# A file's name tells its instruction set.
-$(B)/%_avx2.o: override CFLAGS += -mavx2 -mfma -mf16c
-$(B)/%_avx512.o: override CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mprefer-vector-width=512
+# A file's name tells its instruction set.  With sanitizers, -O3 would unroll their checks for ten minutes a file; without
+# vzeroupper, which gcc counts as expensive, everything after such a kernel is ten times slower.
+simd_sanitized := $(if $(SANITIZE),-Og -fexpensive-optimizations -fno-sanitize=null$(comma)alignment$(comma)pointer-overflow$(comma)object-size)
+$(B)/%_avx2.o: override CFLAGS += -mavx2 -mfma -mf16c $(simd_sanitized)
+$(B)/%_avx512.o: override CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mprefer-vector-width=512 \
+	$(simd_sanitized)
 $(B)/src/comm/comm_mpi.o: override CFLAGS += $(mpi_cflags)
 $(B)/%.o: %.c
 	@mkdir -p $(dir $@)
