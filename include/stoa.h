@@ -7,7 +7,7 @@
  *   int32_t *ids;
  *   size_t n;
  *   if (stoa_open(&model, "model.gguf", NULL) < 0)
- *       fprintf(stderr, "%s\n", stoa_error());
+ *       return fprintf(stderr, "%s\n", stoa_error()), 1;
  *   stoa_tokenize(model, "The capital of France is", 24, &ids, &n);
  *   stoa_generate(model, ids, n, 16, NULL, print_token, NULL);
  *   stoa_free(ids);
@@ -16,6 +16,8 @@
  * Errors: 0, or a negative code below, with a line for people from stoa_error().  No call exits or aborts the process on bad
  * input.
  * Threads: one thread at a time may use a model; several models may be used side by side.
+ * Calls that compute set the calling thread's floating-point mode to round-to-nearest without flushing of subnormals, and
+ * leave it so.
  * Text is UTF-8 in and bytes out: a token may end inside a character. */
 #ifndef STOA_H
 #define STOA_H
@@ -73,9 +75,10 @@ STOA_API int stoa_tokenize(const stoa_model *model, const char *text, size_t n_b
 STOA_API const char *stoa_token_bytes(const stoa_model *model, int32_t id, size_t *n_bytes);
 STOA_API void stoa_free(void *ids);
 
-/* Called for each new token, the end token included; false stops. */
+/* Called for each new token, the end token included; false stops.  It must not call into the same model. */
 typedef bool stoa_token_fn(void *user, int32_t id);
-/* Continues the prompt by up to n_new tokens; ends after an end token.  sampling may be NULL: the most likely token.  What
+/* STOA_USAGE: no prompt, an id that does not exist, prompt and answer longer than the context, sampling out of range.
+ * STOA_FAILED: a logit is not a number.  Continues the prompt by up to n_new tokens; ends after an end token.  sampling may be NULL: the most likely token.  What
  * the prompt has in common with the call before is not computed again. */
 STOA_API int stoa_generate(stoa_model *model, const int32_t *prompt, size_t n_prompt, size_t n_new, const stoa_sampling *sampling,
                            stoa_token_fn *on_token, void *user);

@@ -21,7 +21,7 @@ int error_set(int code, const char *format, ...) __attribute__((format(printf, 2
 int error_prefix(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* This thread's last line; never NULL. */
 const char *error_text(void);
-/* The exit code that DESIGN gives to an error: 1, 2 or 3; 0 for codes that are no error. */
+/* The exit code of an error: 1, 2 or 3; 0 for codes that are no error. */
 int error_exit_code(int code);
 
 #endif

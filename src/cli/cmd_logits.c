@@ -73,6 +73,7 @@ static void find_top(struct top_entry *heap, uint32_t n, const float *logits, ui
     qsort(heap, n, sizeof *heap, by_rank);
 }
 
+/* The hash is of the bits; logsumexp and norm are for people, so libm serves. */
 static void take_row(void *user, uint32_t position, const float *logits, uint32_t n_vocab)
 {
     struct logits *l = user;
@@ -273,6 +274,8 @@ static int run(struct options *o, int argc, char **argv)
 {
     if (!o->prompt == !o->tokens)
         return report_error(error_set(ERR_USAGE, "wanted one of -p TEXT and --tokens 1,2,3"));
+    if (o->norms && (!o->json || o->batch > 1))
+        return report_error(error_set(ERR_USAGE, "--norms goes with --json, and with one sequence"));
     struct session_needs needs = { .max_sequences = (uint32_t)o->batch, .full_logits = true, .hidden_norms = o->norms };
     return session_run(o, argc, argv, &needs, body, NULL);
 }

@@ -2,6 +2,7 @@
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/generate.h"
+#include "cli/launch.h"
 #include "cli/prompt.h"
 
 #include "base/base.h"
@@ -14,9 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Set by the process that has the terminal, for the ranks that it starts. */
-#define CHAT_VARIABLE "STOA_CHAT"
-
+#define MAX_PROMPT (64 << 20)       /* bytes */
 static bool print_piece(void *user, const char *text, size_t n_bytes)
 {
     bool *broken = user;
@@ -35,10 +34,15 @@ static int read_all(struct buffer *text)
 {
     char piece[65536];
     size_t n;
-    while ((n = fread(piece, 1, sizeof piece, stdin)) > 0 && text->size < (64u << 20))
+    while ((n = fread(piece, 1, sizeof piece, stdin)) > 0) {
         buffer_add(text, piece, n);
+        if (text->size > MAX_PROMPT)
+            return error_set(ERR_USAGE, "the prompt on standard input is longer than %d MB", MAX_PROMPT >> 20);
+    }
     while (text->size && (text->bytes[text->size - 1] == '\n' || text->bytes[text->size - 1] == '\r'))
         text->bytes[--text->size] = 0;
+    if (text->size && memchr(text->bytes, 0, text->size))
+        return error_set(ERR_USAGE, "the prompt on standard input holds a NUL byte");
     if (ferror(stdin) || text->failed)
         return error_set(ERR_FAILED, "standard input cannot be read");
     return text->size ? 0 : error_set(ERR_USAGE, "no prompt: give -p TEXT, or write it to standard input");
@@ -148,10 +152,10 @@ static int body(struct session *s, void *user)
 
 static int run(struct options *o, int argc, char **argv)
 {
-    bool chats = !o->prompt && !o->json && (isatty(STDIN_FILENO) || getenv(CHAT_VARIABLE));
+    bool chats = !o->prompt && !o->json && !o->raw && (isatty(STDIN_FILENO) || getenv(LAUNCH_CHAT));
     struct session_needs needs = { .max_sequences = 1, .chat = chats, .reads_input = !o->prompt };
     if (chats)
-        setenv(CHAT_VARIABLE, "1", 1);
+        setenv(LAUNCH_CHAT, "1", 1);
     return session_run(o, argc, argv, &needs, body, &chats);
 }
 

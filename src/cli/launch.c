@@ -225,7 +225,7 @@ static void set_environment(const struct job *job)
 static void exec_mpirun(const struct job *job, int argc, char **argv)
 {
     char n_ranks[16];
-    const char **args = calloc((size_t)argc + 10, sizeof *args);
+    const char **args = calloc((size_t)argc + 14, sizeof *args);
     size_t n = 0;
     if (!args)
         _exit(127);
@@ -239,6 +239,10 @@ static void exec_mpirun(const struct job *job, int argc, char **argv)
         args[n++] = job->options->hosts_file;
         args[n++] = "-x";
         args[n++] = RANK_FOLDER;
+        if (job->options->chat) {
+            args[n++] = "-x";
+            args[n++] = LAUNCH_CHAT;
+        }
     }
     args[n++] = "-n";
     args[n++] = n_ranks;

@@ -8,6 +8,9 @@
 
 #include <stdbool.h>
 
+/* In the environment of ranks whose standard input is a person at a terminal, with Ctrl-C as struct launch_options says. */
+#define LAUNCH_CHAT "STOA_CHAT"
+
 struct launch_options {
     int n_ranks;
     const char *hosts_file;     /* --hosts, or NULL: this machine alone */

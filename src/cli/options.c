@@ -161,7 +161,16 @@ int options_parse(struct options *o, const struct command *command, int argc, ch
                            .activations = "int8", .after = "place", .format = "text", .words = words };
     if (!words)
         return error_set(ERR_NO_MEMORY, "out of memory for the command line");
+    bool only_words = false;        /* after "--" */
     for (int i = 2; i < argc; i++) {
+        if (only_words) {
+            words[n_words++] = argv[i];
+            continue;
+        }
+        if (!strcmp(argv[i], "--")) {
+            only_words = true;
+            continue;
+        }
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             options_help(command);
             return 1;
@@ -189,10 +198,15 @@ int options_parse(struct options *o, const struct command *command, int argc, ch
     return resolve(o);
 }
 
+uint32_t options_chunk(const struct options *o)
+{
+    return o->chunk ? (uint32_t)o->chunk : o->mesh.size[AXIS_PP] > 1 ? 64 : o->all ? 128 : 512;
+}
+
 struct compile_options options_compile(const struct options *o)
 {
     return (struct compile_options){
-        .model = { .int8_activations = o->int8_activations, .cache_type = o->cache_type, .max_tokens = o->chunk ? (uint32_t)o->chunk : 512, .max_rows = 1 },
+        .model = { .int8_activations = o->int8_activations, .cache_type = o->cache_type, .max_tokens = options_chunk(o), .max_rows = 1 },
         .mesh = o->mesh, .without = o->without_mask,
     };
 }

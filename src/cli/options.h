@@ -56,6 +56,8 @@ struct command {
 
 /* Reads argv[2..] for the command.  1: --help was asked for and is printed; ERR_USAGE with the word that is wrong. */
 int options_parse(struct options *out, const struct command *command, int argc, char **argv);
+/* --chunk, or what fits the layout: pipelines want several micro-batches of a prompt, one rank wants long ones. */
+uint32_t options_chunk(const struct options *options);
 /* How a rank's graph is compiled by commands that load nothing: steps of --chunk tokens, one row wanted. */
 struct compile_options options_compile(const struct options *options);
 void options_release(struct options *options);

@@ -28,18 +28,12 @@ int print_buffer(const struct buffer *text)
     return 0;
 }
 
-/* Pipelines want several micro-batches of a prompt; one rank wants long ones. */
-static uint32_t default_chunk(const struct options *o)
-{
-    return o->mesh.size[AXIS_PP] > 1 ? 64 : o->all ? 128 : 512;
-}
-
 static struct engine_options engine_options(const struct options *o, const struct session_needs *needs)
 {
     return (struct engine_options){
         .mesh = o->mesh, .n_threads = o->threads ? (int)o->threads : MAX(cpu_cores() / (int)mesh_n_ranks(&o->mesh), 1),
         .int8_activations = o->int8_activations, .cache_type = o->cache_type,
-        .chunk = o->chunk ? (uint32_t)o->chunk : default_chunk(o), .context = needs->context ? needs->context : (uint32_t)o->context,
+        .chunk = options_chunk(o), .context = needs->context ? needs->context : (uint32_t)o->context,
         .max_sequences = needs->max_sequences, .isa = o->isa, .without = o->without_mask, .full_logits = needs->full_logits,
         .hidden_norms = needs->hidden_norms,
     };
@@ -54,10 +48,8 @@ static int check_fit(const struct options *o, const struct model_file *file, con
     int err = model_info_read(&info, file);
     if (err < 0 || (err = engine_options_resolve(&e, &info)) < 0)
         return err;
-    struct compile_options compile = {
-        .model = { .int8_activations = e.int8_activations, .cache_type = e.cache_type, .max_tokens = MAX(e.chunk, e.max_sequences), .max_rows = 1 },
-        .mesh = o->mesh, .without = e.without,
-    };
+    struct compile_options compile = engine_compile_options(&e);
+    compile.model.warn = false;
     uint64_t all = 0, available = memory_available();
     for (uint32_t rank = 0; rank < mesh_n_ranks(&o->mesh); rank++) {
         struct rank_prediction p;
@@ -112,7 +104,8 @@ static int run_rank(struct session *s, const struct session_needs *needs, int (*
     int rank = comm_rank(s->world);
     log_silence(rank != 0);
     mesh_print(&s->options->mesh, s->layout);
-    if ((err = engine_open(&s->engine, s->file, &engine, s->world)) < 0) {
+    if ((err = comm_agree(s->world, s->file ? 0 : model_file_open(&s->file, s->options->model))) < 0 ||
+        (err = engine_open(&s->engine, s->file, &engine, s->world)) < 0) {
         code = rank == 0 ? report_error(err) : error_exit_code(err);
         comm_close(s->world);
         return code;
@@ -130,8 +123,8 @@ int session_run(struct options *options, int argc, char **argv, const struct ses
 {
     struct session s = { .options = options };
     bool in_world = comm_world_given();
-    int err = model_file_open(&s.file, options->model), code;
-    if (err == 0 && !in_world)
+    int err = 0, code;
+    if (!in_world && (err = model_file_open(&s.file, options->model)) == 0)
         err = check_fit(options, s.file, needs);
     if (err < 0)
         code = report_error(err);

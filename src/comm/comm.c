@@ -227,6 +227,29 @@ int comm_open_world(struct comm **out)
     return open_world(out, comm_world_given() ? open_given_world : comm_self_open);
 }
 
+struct report {
+    int32_t code;
+    char text[252];
+};
+
+int comm_agree(struct comm *comm, int err)
+{
+    struct report mine = { .code = err };
+    if (comm->size == 1)
+        return err;
+    if (err < 0)
+        snprintf(mine.text, sizeof mine.text, "%s", error_text());
+    struct report *all = calloc((size_t)comm->size, sizeof *all);
+    if (!all)
+        comm_abort(comm, 1);            /* others can not be told otherwise */
+    err = comm_all_gather(comm, all, &mine, sizeof mine);
+    for (int r = 0; err == 0 && r < comm->size; r++)
+        if (all[r].code < 0)
+            err = error_set(all[r].code, "rank %d: %s", r, all[r].text);
+    free(all);
+    return err;
+}
+
 int comm_open_self(struct comm **out)
 {
     return open_world(out, comm_self_open);

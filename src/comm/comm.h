@@ -82,6 +82,9 @@ int comm_all_max(struct comm *comm, float *x, size_t n);
 /* Everybody's n bytes, by rank, at `to` [size][n_bytes].  `from` may be my place in it. */
 int comm_all_gather(struct comm *comm, void *to, const void *from, size_t n_bytes);
 int comm_broadcast(struct comm *comm, void *bytes, size_t n_bytes, int root);
+/* An error on one rank is everybody's: the first failing rank's code, with its line behind "rank N: " (but in a world of one),
+ * or 0 when `err` is 0 on all. */
+int comm_agree(struct comm *comm, int err);
 /* Waits for everybody, napping. */
 int comm_barrier(struct comm *comm);
 

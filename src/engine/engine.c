@@ -10,42 +10,31 @@
 #include <string.h>
 
 /* ---- agreement: an open that fails on one rank fails on all ---- */
-struct report {
-    int32_t code;
-    uint64_t digest;            /* of the model file's head and of what shapes the answer */
-    char text[236];
-};
-
 static uint64_t options_digest(const struct model_file *file, const struct engine_options *o)
 {
     uint64_t h = model_file_digest(file);
-    const uint64_t parts[] = { o->int8_activations, o->cache_type, o->chunk, o->context, o->max_sequences, o->full_logits, o->hidden_norms };
+    const uint64_t parts[] = { o->int8_activations, o->cache_type, o->chunk, o->context, o->max_sequences, o->full_logits, o->hidden_norms, o->without };
     for (size_t i = 0; i < COUNT_OF(parts); i++)
         h = (h ^ parts[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < sizeof o->mesh; i++)
+        h = (h ^ ((const unsigned char *)&o->mesh)[i]) * 0x100000001b3u;
     return h;
 }
 
+/* The model file's head and what shapes the answer must be the same everywhere. */
 static int agree(struct engine *e, int err, uint64_t digest)
 {
-    struct report mine = { .code = err, .digest = digest }, *all = calloc(e->n_ranks, sizeof *all);
-    if (err < 0)
-        snprintf(mine.text, sizeof mine.text, "%s", error_text());
+    if ((err = comm_agree(e->world, err)) < 0)
+        return err;
+    uint64_t *all = calloc(e->n_ranks, sizeof *all);
     if (!all)
-        return error_set(ERR_NO_MEMORY, "out of memory at start");
-    int sent = comm_all_gather(e->world, all, &mine, sizeof mine);
-    if (sent < 0) {
-        free(all);
-        return sent;
-    }
-    int result = 0;
-    for (uint32_t r = 0; result == 0 && r < e->n_ranks; r++) {
-        if (all[r].code < 0)
-            result = e->n_ranks > 1 ? error_set(all[r].code, "rank %u: %s", r, all[r].text) : err;
-        else if (all[r].digest != all[0].digest)
-            result = error_set(ERR_BAD_FILE, "rank %u has another model file or other options than rank 0", r);
-    }
+        comm_abort(e->world, 1);
+    err = comm_all_gather(e->world, all, &digest, sizeof digest);
+    for (uint32_t r = 1; err == 0 && r < e->n_ranks; r++)
+        if (all[r] != all[0])
+            err = error_set(ERR_BAD_FILE, "rank %u has another model file or other options than rank 0", r);
     free(all);
-    return result;
+    return err;
 }
 
 /* ---- opening ---- */
@@ -76,11 +65,10 @@ static uint32_t max_rows(const struct engine_options *o)
     return o->full_logits ? max_tokens(o) : o->max_sequences;
 }
 
-static struct compile_options compile_options(const struct engine *e)
+struct compile_options engine_compile_options(const struct engine_options *o)
 {
-    const struct engine_options *o = &e->options;
     return (struct compile_options){
-        .model = { .int8_activations = o->int8_activations, .hidden_outputs = o->hidden_norms, .cache_type = o->cache_type,
+        .model = { .int8_activations = o->int8_activations, .hidden_outputs = o->hidden_norms, .warn = true, .cache_type = o->cache_type,
                    .max_tokens = max_tokens(o), .max_rows = max_rows(o) },
         .mesh = o->mesh, .without = o->without,
     };
@@ -91,13 +79,13 @@ static int open_program(struct engine *e, const struct model_file *file)
     const struct engine_options *o = &e->options;
     struct graph *g;
     double next_s = seconds_now() + 1;
-    struct compile_options compile = compile_options(e);
+    struct compile_options compile = engine_compile_options(&e->options);
     int err;
     if ((err = kernels_find(&e->kernels, o->isa)) < 0 || (err = compile_rank(&g, file, &compile, e->rank, PASS_PLACE)) < 0)
         return err;
     struct program_options program = {
         .file = file, .kernels = e->kernels, .pool = e->pool, .mesh = &e->mesh, .rank = e->rank, .stages = e->stages,
-        .n_blocks = o->max_sequences * DIV_UP(o->context, BLOCK_TOKENS), .progress = show_progress, .progress_user = &next_s,
+        .n_blocks = o->max_sequences * DIV_UP(o->context, BLOCK_TOKENS), .max_sequence_blocks = DIV_UP(o->context, BLOCK_TOKENS), .progress = show_progress, .progress_user = &next_s,
     };
     memcpy(program.axis, e->axis, sizeof program.axis);
     return program_open(&e->program, g, &program);
@@ -109,6 +97,8 @@ int engine_options_resolve(struct engine_options *o, const struct model_info *mo
         o->context = MIN(model->n_context, 8192);
     if (o->context > model->n_context)
         return error_set(ERR_USAGE, "--context %u: the model was made for %u", o->context, model->n_context);
+    if (o->context > ATTENTION_MAX_KEYS || (uint64_t)o->max_sequences * o->context > UINT32_MAX)
+        return error_set(ERR_USAGE, "%u sequences of %u tokens are more than this version keeps", o->max_sequences, o->context);
     o->chunk = MIN(o->chunk, o->context);
     return 0;
 }
@@ -160,7 +150,10 @@ int engine_open(struct engine **out, const struct model_file *file, const struct
         engine_close(e);
         return err;
     }
-    if ((err = open_groups(e)) < 0 || (err = agree(e, open_rank(e, file), options_digest(file, &e->options))) < 0) {
+    if ((err = open_groups(e)) < 0)
+        comm_abort(world, error_exit_code(err));        /* half a group: other ranks can not be told otherwise */
+    err = open_rank(e, file);
+    if ((err = agree(e, err, options_digest(file, &e->options))) < 0) {
         e->n_ranks = 0;         /* nobody follows: close without a last plan */
         engine_close(e);
         return err;

@@ -33,6 +33,9 @@ struct engine_options {
 /* Fills in what is left to the model, and cuts what is more than it can use.  ERR_USAGE: a context beyond the model's. */
 int engine_options_resolve(struct engine_options *options, const struct model_info *model);
 
+/* How each rank's graph is compiled; options as engine_options_resolve() leaves them. */
+struct compile_options engine_compile_options(const struct engine_options *options);
+
 /* Collective over the world.  When it fails on any rank it fails on all; the leader's error_text() names the rank. */
 int engine_open(struct engine **out, const struct model_file *file, const struct engine_options *options, struct comm *world);
 /* The leader's close ends the followers.  NULL is fine. */

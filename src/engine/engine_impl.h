@@ -41,6 +41,7 @@ struct engine {
     uint32_t n_sequences;
     struct flight *flight;              /* ring of n_flights */
     uint32_t n_flights, first_flight, n_in_flight, next_number;
+    bool has_failed;                    /* other ranks may be anywhere: nothing can be asked of them any more */
     uint32_t *free_block, n_free_blocks, n_blocks;
     struct candidate *candidates;       /* merged, grown when needed */
     size_t candidates_room;

@@ -94,12 +94,37 @@ int leader_open(struct engine *e)
 /* ---- plans on their way ---- */
 static int send_plan(struct engine *e, struct flight *f)
 {
+    int err = 0;
+    for (uint32_t r = 1; !err && r < e->n_ranks; r++)       /* the bytes may still be on their way from the last time */
+        err = comm_wait(e->control, &f->request[r]);
+    if (err < 0)
+        return err;
     f->plan->header.number = e->next_number++;
     size_t n_bytes = plan_encode(f->plan, f->bytes);
-    int err = 0;
     for (uint32_t r = 1; !err && r < e->n_ranks; r++)
-        if ((err = comm_wait(e->control, &f->request[r])) == 0)
-            err = comm_send_start(e->control, &f->request[r], f->bytes, n_bytes, (int)r, TAG_PLAN);
+        err = comm_send_start(e->control, &f->request[r], f->bytes, n_bytes, (int)r, TAG_PLAN);
+    return err;
+}
+
+static void land(struct engine *e, struct flight *f)
+{
+    for (uint32_t i = 0; i < f->plan->header.n_sequences; i++)
+        f->sequence[i]->n_in_flight--;
+    e->first_flight = (e->first_flight + 1) % e->n_flights;
+    e->n_in_flight--;
+}
+
+/* After an error nothing is waited for any more: other ranks may hang in a collective.  What is in flight is dropped, and
+ * sequences forget what they had computed, since a step may have been left half way. */
+static int fail(struct engine *e, int err)
+{
+    while (e->n_in_flight)
+        land(e, &e->flight[e->first_flight]);
+    for (struct sequence *s = e->sequences; s; s = s->next) {
+        s->n_planned = 0;
+        s->stopped = true;
+    }
+    e->has_failed = e->has_failed || e->n_ranks > 1;
     return err;
 }
 
@@ -107,11 +132,8 @@ static int collect_oldest(struct engine *e)
 {
     struct flight *f = &e->flight[e->first_flight];
     int err = result_apply(e, f);
-    for (uint32_t i = 0; i < f->plan->header.n_sequences; i++)
-        f->sequence[i]->n_in_flight--;
-    e->first_flight = (e->first_flight + 1) % e->n_flights;
-    e->n_in_flight--;
-    return err;
+    land(e, f);
+    return err < 0 ? fail(e, err) : 0;
 }
 
 /* A plan without tokens, after all others are done: counters, stop. */
@@ -130,11 +152,11 @@ static int send_empty_plan(struct engine *e, unsigned flags)
 
 void leader_close(struct engine *e)
 {
-    if (e->flight && e->n_ranks > 1)
+    if (e->flight && e->n_ranks > 1 && !e->has_failed)
         send_empty_plan(e, PLAN_STOP);
     for (uint32_t i = 0; e->flight && i < e->n_flights; i++) {
         struct flight *f = &e->flight[i];
-        for (uint32_t r = 1; f->request && r < e->n_ranks; r++)
+        for (uint32_t r = 1; f->request && r < e->n_ranks && !e->has_failed; r++)
             comm_wait(e->control, &f->request[r]);
         plan_close(f->plan);
         free(f->row_sequence);
@@ -353,13 +375,15 @@ static int launch(struct engine *e, struct flight *f)
 
 int engine_step(struct engine *e)
 {
+    if (e->has_failed)
+        return error_set(ERR_PEER, "the replica has failed before");
     while (e->n_in_flight < e->n_flights) {
         struct flight *f = &e->flight[(e->first_flight + e->n_in_flight) % e->n_flights];
         if (!make_plan(e, f))
             break;
         int err = launch(e, f);
         if (err < 0)
-            return err;
+            return fail(e, err);
     }
     if (!e->n_in_flight)
         return 0;

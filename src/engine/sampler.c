@@ -14,8 +14,8 @@
 
 int sample_check(const struct sample_params *params)
 {
-    if (!(params->temperature >= 0 && params->temperature <= 100))
-        return error_set(ERR_USAGE, "temperature must be from 0 to 100");
+    if (params->temperature != 0 && !(params->temperature >= 1e-6f && params->temperature <= 100))
+        return error_set(ERR_USAGE, "temperature must be 0, or from 0.000001 to 100");
     if (!(params->top_p > 0 && params->top_p <= 1))
         return error_set(ERR_USAGE, "top-p must be more than 0 and at most 1");
     return 0;
@@ -38,10 +38,10 @@ static uint64_t mass_of(float logit, float max, float temperature)
     return x < MASS_FLOOR ? 0 : (uint64_t)(math_exp(x) * MASS_ONE);
 }
 
-/* -log(-log(u)) with u in (0, 1) from the top 24 bits. */
+/* -log(-log(u)) with u in (0, 1) from the top 23 bits: with 24 the largest would round to 1. */
 static float gumbel(uint64_t random)
 {
-    float u = ((float)(random >> 40) + 0.5f) * 0x1p-24f;
+    float u = ((float)(random >> 41) + 0.5f) * 0x1p-23f;
     return -math_log(-math_log(u));
 }
 
@@ -102,7 +102,7 @@ static void add_candidate(struct buffer *out, const float *slice, uint32_t i, in
 /* The k-th largest value of x, by bisection over the ordered integer form of floats: exact, no copy of the slice. */
 static uint32_t ordered(float x)
 {
-    union { float f; uint32_t u; } v = { .f = x };
+    union { float f; uint32_t u; } v = { .f = x + 0.0f };       /* -0 is +0, as in comparisons */
     return v.u >> 31 ? ~v.u : v.u | 0x80000000u;
 }
 

@@ -12,14 +12,13 @@
 #define STOA_ENGINE_SAMPLER_H
 
 #include "base/buffer.h"
-#include "kernel/kernel.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct sample_params {
-    float temperature;      /* 0: greedy */
+    float temperature;      /* 0: greedy; else 1e-6 to 100 */
     float top_p;            /* 1: off */
     uint32_t top_k;         /* 0: off */
     uint32_t choice;        /* which of several answers to one prompt */

@@ -12,6 +12,11 @@ static const struct gguf_value *find(const struct model_file *file, const char *
     return gguf_find(&file->first->gguf, key);
 }
 
+bool model_file_has(const struct model_file *file, const char *key)
+{
+    return find(file, key) != NULL;
+}
+
 static bool is_number(const struct gguf_value *value)
 {
     return value && !value->is_array && value->type != GGUF_STRING && value->type != GGUF_BOOL;

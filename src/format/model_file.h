@@ -48,6 +48,7 @@ void model_file_drop_pages(const struct model_file *file, const void *data, size
  * when it is absent; a key of a wrong type (a string where a number is wanted, a negative or too large number) is false
  * too, and model_file_require_* says which it was.  Any integer type in the file serves for any integer wanted, any
  * number that is finite in f32 for an f32.  In a split model the first part's keys count. */
+bool model_file_has(const struct model_file *file, const char *key);     /* with whatever type */
 bool model_file_get_u64(const struct model_file *file, const char *key, uint64_t *out);
 bool model_file_get_f32(const struct model_file *file, const char *key, float *out);
 bool model_file_get_bool(const struct model_file *file, const char *key, bool *out);

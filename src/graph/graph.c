@@ -240,24 +240,17 @@ uint32_t tensor_n_parts(const struct tensor *t)
     return 1;
 }
 
-static bool seen_before(const struct graph *g, const struct node *at, uint32_t input)
-{
-    for (const struct node *n = g->first; n; n = n->next)
-        for (uint32_t i = 0; i < n->n_in; i++) {
-            if (n == at && i == input)
-                return false;
-            if (n->in[i] == at->in[input])
-                return true;
-        }
-    return false;
-}
-
-void graph_each_weight(const struct graph *g, void (*visit)(struct tensor *, void *), void *user)
+void graph_each_weight(struct graph *g, void (*visit)(struct tensor *, void *), void *user)
 {
     for (struct node *n = g->first; n; n = n->next)
-        for (uint32_t i = 0; i < n->n_in; i++)
-            if (n->in[i]->weight && !seen_before(g, n, i))
-                visit(n->in[i], user);
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            struct tensor *t = n->in[i];
+            if (t->weight && t->weight->visit != g->n_visits + 1) {
+                t->weight->visit = g->n_visits + 1;
+                visit(t, user);
+            }
+        }
+    g->n_visits++;
 }
 
 struct byte_sum {
@@ -276,7 +269,7 @@ static void add_weight(struct tensor *t, void *user)
         sum->n_bytes += sizeof(float) * n_columns;
 }
 
-size_t graph_weight_bytes(const struct graph *g, packed_bytes_fn *packed_bytes)
+size_t graph_weight_bytes(struct graph *g, packed_bytes_fn *packed_bytes)
 {
     struct byte_sum sum = { 0, packed_bytes };
     graph_each_weight(g, add_weight, &sum);

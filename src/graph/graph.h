@@ -61,6 +61,7 @@ struct weight {
     enum weight_use use;
     uint64_t n_rows, n_columns;     /* of the whole tensor in the file */
     struct range rows, columns;     /* this rank's slice */
+    uint32_t visit;                 /* graph_each_weight()'s own */
 };
 
 struct node;
@@ -126,6 +127,7 @@ struct graph {
     struct arena arena;
     struct node *first, *last;
     uint32_t n_tensors, n_layers;
+    uint32_t n_visits;              /* walks of graph_each_weight() so far */
     int layer;                      /* what the builder gives to new nodes */
     uint64_t symbol_max[N_SYMBOLS];
     struct label_info labels[N_LABELS];
@@ -211,8 +213,8 @@ int pass_place(struct graph *g, bool reuse);
 
 /* Bytes that the rank's weights take in memory once loaded; packed_bytes(type, rows, columns) is the backend's rule. */
 typedef size_t packed_bytes_fn(enum dtype type, uint32_t n_rows, uint32_t k);
-size_t graph_weight_bytes(const struct graph *g, packed_bytes_fn *packed_bytes);
+size_t graph_weight_bytes(struct graph *g, packed_bytes_fn *packed_bytes);
 /* Calls `visit` once for every weight tensor that the graph uses. */
-void graph_each_weight(const struct graph *g, void (*visit)(struct tensor *weight, void *user), void *user);
+void graph_each_weight(struct graph *g, void (*visit)(struct tensor *weight, void *user), void *user);
 
 #endif

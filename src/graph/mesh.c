@@ -71,7 +71,7 @@ int mesh_parse_shares(struct mesh *mesh, const char *shares, const char *stages)
         return error_set(ERR_USAGE, "--shares and --stages take at most %zu numbers", COUNT_OF(mesh->share));
     if (shares && (err = parse_list(mesh->share, tp, 0, shares, "--shares", AXIS_TP)) == 0)
         mesh->n_shares = tp;
-    if (!err && stages && (err = parse_list(mesh->stage_layers, pp, 0, stages, "--stages", AXIS_PP)) == 0)
+    if (!err && stages && (err = parse_list(mesh->stage_layers, pp, 1, stages, "--stages", AXIS_PP)) == 0)
         mesh->n_stages = pp;
     return err;
 }

@@ -12,6 +12,7 @@ struct shard {
     uint32_t rank;
     struct tensor **local;
     uint32_t *made_in;              /* [tensor id]: the stage that computes it */
+    bool *crosses;                  /* [tensor id]: it is used in another stage than it is made in */
 };
 
 #define OP(name, n_inputs, n_outputs, kind, shape, shard_rule, cost) \

@@ -7,7 +7,7 @@
  *
  * The canonical tree is a complete binary tree over the G groups; an empty group is absent, and a node with one child
  * is that child.  Every sum over the dim is added in that tree, on one rank too, so the bits do not depend on the cut.
- * A rank sends its maximal subtrees.  (DESIGN.md section 4, "Canonical tree".) */
+ * A rank sends its maximal subtrees.  (docs/architecture.md, "One answer".) */
 #ifndef STOA_GRAPH_PARTITION_H
 #define STOA_GRAPH_PARTITION_H
 

@@ -1,6 +1,6 @@
 /* pass_fuse.c: fewer, longer parallel regions.
  *
- *   matmuls of one input      become one node with several weights (QKV; gate and up): one barrier instead of three
+ *   matmuls of one input      become one node with several weights (QKV; gate and up): one wait instead of three
  *   runs of row operators     become a chain (residual + norm + quantize; RoPE of q and k + cache write; SwiGLU + quantize):
  *                             a row passes through all of them while it is in L1, and what only the chain itself uses
  *                             never reaches memory

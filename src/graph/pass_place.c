@@ -21,14 +21,13 @@ static size_t tensor_bytes(const struct graph *g, const struct tensor *t)
     return ROUND_UP(dtype_bytes(t->type, tensor_columns(t)) * rows, CACHE_LINE);
 }
 
-static uint32_t last_use(const struct graph *g, const struct tensor *t, uint32_t born)
+/* dies[id]: the last node that uses a tensor, 0 when none does. */
+static void find_last_uses(const struct graph *g, uint32_t *dies)
 {
-    uint32_t at = 0, dies = t->is_output ? UINT32_MAX : born;
+    uint32_t at = 0;
     for (const struct node *n = g->first; n; n = n->next, at++)
         for (uint32_t i = 0; i < n->n_in; i++)
-            if (n->in[i] == t)
-                dies = MAX(dies, at);
-    return dies;
+            dies[n->in[i]->id] = at;
 }
 
 static size_t lowest_free(const struct alive *list, size_t n, const struct alive *mine)
@@ -47,24 +46,40 @@ static size_t lowest_free(const struct alive *list, size_t n, const struct alive
     return offset;
 }
 
+/* What died before node `at` is in nobody's way any more. */
+static size_t drop_dead(struct alive *list, size_t n, uint32_t at)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (list[i].dies >= at)
+            list[kept++] = list[i];
+    return kept;
+}
+
 int pass_place(struct graph *g, bool reuse)
 {
     struct alive *list = calloc(g->n_tensors + 1, sizeof *list);
+    uint32_t *dies = calloc(g->n_tensors + 1, sizeof *dies), at = 0;
     size_t n_placed = 0;
-    uint32_t at = 0;
-    if (!list)
+    if (!list || !dies) {
+        free(list);
+        free(dies);
         return error_set(ERR_NO_MEMORY, "out of memory for placing tensors");
+    }
+    find_last_uses(g, dies);
     g->arena_bytes = 0;
     for (struct node *n = g->first; n; n = n->next, at++)
         for (uint32_t i = 0; i < n->n_out && n->op != OP_input; i++) {
             struct tensor *t = n->out[i];
-            struct alive mine = { .tensor = t, .born = at, .dies = last_use(g, t, at) };
+            struct alive mine = { .tensor = t, .born = at, .dies = t->is_output ? UINT32_MAX : MAX(at, dies[t->id]) };
             t->n_bytes = tensor_bytes(g, t);
             t->has_buffer = true;
             t->offset = reuse ? lowest_free(list, n_placed, &mine) : g->arena_bytes;
+            n_placed = drop_dead(list, n_placed, at);
             list[n_placed++] = mine;
             g->arena_bytes = MAX(g->arena_bytes, t->offset + t->n_bytes);
         }
     free(list);
+    free(dies);
     return graph_verify(g);
 }

@@ -241,14 +241,22 @@ static uint32_t node_stage(const struct shard *s, const struct node *n)
     return n->layer == LAYER_ANY ? my_stage(s) : stage_of(s, n->layer);
 }
 
-/* One channel number for each tensor that crosses, the same at both ends: its id in the model's graph. */
+/* One channel for each tensor that crosses, the same at both ends: how many were made before it that cross as well. */
+static uint32_t channel_of(const struct shard *s, const struct tensor *t)
+{
+    uint32_t channel = 0;
+    for (uint32_t id = 0; id < t->id; id++)
+        channel += s->crosses[id];
+    return channel;
+}
+
 static int receive_inputs(struct shard *s, const struct node *n)
 {
     for (uint32_t i = 0; i < n->n_in; i++) {
         const struct tensor *t = n->in[i];
         if (t->weight || s->local[t->id])
             continue;
-        struct node_attr attr = { .peer = s->made_in[t->id], .channel = t->id };
+        struct node_attr attr = { .peer = s->made_in[t->id], .channel = channel_of(s, t) };
         struct node *made = graph_node(s->to, OP_receive, NULL, 0, 1, &attr);
         if (!made)
             return ERR_FAILED;
@@ -263,6 +271,8 @@ static int receive_inputs(struct shard *s, const struct node *n)
 
 static int send_output(struct shard *s, const struct tensor *t)
 {
+    if (!s->crosses[t->id])
+        return 0;
     uint32_t n_stages = s->mesh->size[AXIS_PP];
     for (uint32_t stage = my_stage(s) + 1; stage < n_stages; stage++) {
         bool wanted = false;
@@ -271,7 +281,7 @@ static int send_output(struct shard *s, const struct tensor *t)
                 wanted = wanted || (n->in[i] == t && n->layer != LAYER_ANY && stage_of(s, n->layer) == stage);
         if (!wanted)
             continue;
-        struct node_attr attr = { .peer = stage, .channel = t->id };
+        struct node_attr attr = { .peer = stage, .channel = channel_of(s, t) };
         struct tensor *whole = replicated(s, t);
         if (!whole || !graph_node(s->to, OP_send, &whole, 1, 1, &attr))
             return ERR_FAILED;
@@ -279,9 +289,21 @@ static int send_output(struct shard *s, const struct tensor *t)
     return 0;
 }
 
+/* Marks what is made in one stage and used in another. */
+static void find_crossings(struct shard *s)
+{
+    for (const struct node *n = s->from->first; n; n = n->next)
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            const struct node *maker = n->in[i]->maker;
+            if (maker && maker->layer != LAYER_ANY && n->layer != LAYER_ANY && stage_of(s, maker->layer) != stage_of(s, n->layer))
+                s->crosses[n->in[i]->id] = true;
+        }
+}
+
 static int shard_nodes(struct shard *s)
 {
     int err = 0;
+    find_crossings(s);
     for (const struct node *n = s->from->first; !err && n; n = n->next) {
         uint32_t stage = node_stage(s, n);
         for (uint32_t i = 0; i < n->n_out; i++)
@@ -314,7 +336,7 @@ static int check_mesh(const struct graph *from, const struct mesh *mesh)
     return label_check(from->labels, shares(mesh), mesh->size[AXIS_TP]);
 }
 
-/* Tensors of the rank: what its placement leaves of the model's arena of labels and symbols. */
+/* What holds for the whole model holds for the rank. */
 static void copy_settings(struct graph *to, const struct graph *from)
 {
     to->n_layers = from->n_layers;
@@ -334,7 +356,8 @@ int pass_shard(struct graph **out, const struct graph *from, const struct mesh *
     s.to = graph_open();
     s.local = calloc(from->n_tensors + 1, sizeof(struct tensor *));
     s.made_in = calloc(from->n_tensors + 1, sizeof *s.made_in);
-    if (!s.to || !s.local || !s.made_in) {
+    s.crosses = calloc(from->n_tensors + 1, sizeof *s.crosses);
+    if (!s.to || !s.local || !s.made_in || !s.crosses) {
         err = error_set(ERR_NO_MEMORY, "out of memory for the graph of a rank");
         goto done;
     }
@@ -347,5 +370,6 @@ done:
     graph_close(s.to);
     free(s.local);
     free(s.made_in);
+    free(s.crosses);
     return err;
 }

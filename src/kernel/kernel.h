@@ -1,6 +1,6 @@
 /* kernel.h: the table of compute kernels, one row of function pointers for each instruction set.
  *
- * The portable C of every kernel defines the answer; every other variant gives the same bits (DESIGN.md section 4):
+ * The portable C of every kernel defines the answer; every other variant gives the same bits (docs/architecture.md, "One answer"):
  *   - SIMD lanes and register tiles hold different outputs; a sum over K runs in ascending order in each lane, one fmaf
  *     (or one integer dot product) at a time.
  *   - A reduction over a row has 16 virtual lanes: element i belongs to lane i mod 16, lanes start at +0 (or at the
@@ -135,7 +135,7 @@ typedef void attention_fn(const struct attention_args *args);
 
 /* ---- the table ---------------------------------------------------------------------------------------------------------- */
 struct kernels {
-    const char *name;                               /* "c", "avx2", "avx512", "neon" */
+    const char *name;                               /* "c", "avx2", "avx512" */
     unsigned needs;                                 /* enum cpu_feature bits */
     matmul_fn *matmul_int8[N_DTYPES];               /* by weight type; NULL where it takes f32 activations always */
     matmul_fn *matmul_f32[N_DTYPES];

@@ -20,12 +20,17 @@ struct llama {
     float eps, rope_base;
 };
 
-/* rope.scaling.type "linear", "yarn" and the like would change every position. */
+/* Scaled positions would change every answer.  A factor without a type is linear scaling, as older files say it. */
 static int check_rope_scaling(const struct model_file *file)
 {
+    static const char *const factors[] = { "llama.rope.scaling.factor", "llama.rope.scale_linear" };
     const char *type;
+    float factor = 1;
     if (model_file_get_string(file, "llama.rope.scaling.type", &type, NULL) && strcmp(type, "none"))
         return error_set(ERR_BAD_FILE, "llama.rope.scaling.type: \"%s\" is not supported", type);
+    for (size_t i = 0; i < COUNT_OF(factors); i++)
+        if (model_file_get_f32(file, factors[i], &factor) && factor != 0 && factor != 1)
+            return error_set(ERR_BAD_FILE, "%s: a factor of %g is not supported", factors[i], (double)factor);
     return 0;
 }
 
@@ -43,15 +48,13 @@ static int read_hyperparameters(struct llama *m, const struct model_file *file)
     m->n_vocab = info.n_vocab;
     m->n_kv_heads = m->n_heads;
     m->head_dim = m->n_embd / m->n_heads;
-    uint64_t value;
-    if (model_file_get_u64(file, "llama.attention.head_count_kv", &value))
-        m->n_kv_heads = (uint32_t)MIN(value, UINT32_MAX);
-    if (model_file_get_u64(file, "llama.attention.key_length", &value))
-        m->head_dim = (uint32_t)MIN(value, UINT32_MAX);
+    if ((err = model_optional_u32(file, "attention.head_count_kv", 1, m->n_heads, &m->n_kv_heads)) < 0 ||
+        (err = model_optional_u32(file, "attention.key_length", 1, 256, &m->head_dim)) < 0)
+        return err;
     m->n_rotated = m->head_dim;
-    if (model_file_get_u64(file, "llama.rope.dimension_count", &value))
-        m->n_rotated = (uint32_t)MIN(value, UINT32_MAX);
-    model_file_get_f32(file, "llama.rope.freq_base", &m->rope_base);
+    if ((err = model_optional_u32(file, "rope.dimension_count", 1, m->head_dim, &m->n_rotated)) < 0 ||
+        (err = model_optional_f32(file, "rope.freq_base", &m->rope_base)) < 0)
+        return err;
     if (!m->n_kv_heads || m->n_kv_heads > m->n_heads || m->n_heads % m->n_kv_heads)
         return error_set(ERR_BAD_FILE, "llama.attention.head_count_kv: %u does not divide %u heads", m->n_kv_heads, m->n_heads);
     if (!m->head_dim || m->head_dim > 256 || !m->n_rotated || m->n_rotated % 2 || m->n_rotated > m->head_dim)

@@ -49,6 +49,20 @@ int model_f32(const struct model_file *file, const char *suffix, float *out)
     return model_file_require_f32(file, key, out);
 }
 
+int model_optional_u32(const struct model_file *file, const char *suffix, uint32_t min, uint32_t max, uint32_t *out)
+{
+    char key[128];
+    key_name(key, sizeof key, file, suffix);
+    return model_file_has(file, key) ? model_u32(file, suffix, min, max, out) : 0;
+}
+
+int model_optional_f32(const struct model_file *file, const char *suffix, float *out)
+{
+    char key[128];
+    key_name(key, sizeof key, file, suffix);
+    return model_file_has(file, key) ? model_f32(file, suffix, out) : 0;
+}
+
 bool model_has(const struct model_file *file, const char *name)
 {
     return model_file_tensor(file, name) != NULL;
@@ -96,7 +110,7 @@ int model_info_read(struct model_info *info, const struct model_file *file)
     if (!embedding || embedding->n_dims != 2 || embedding->dims[1] > INT32_MAX)
         return error_set(ERR_BAD_FILE, "tensor token_embd.weight is missing or no matrix");
     *info = (struct model_info){ .architecture = family->architecture, .n_vocab = (uint32_t)embedding->dims[1] };
-    if ((err = model_u32(file, "block_count", 1, 10000, &info->n_layers)) < 0 ||
+    if ((err = model_u32(file, "block_count", 1, 1024, &info->n_layers)) < 0 ||
         (err = model_u32(file, "context_length", 1, 1u << 30, &info->n_context)) < 0)
         return err;
     for (uint64_t i = 0; i < model_file_n_tensors(file); i++) {
@@ -123,7 +137,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* A tensor that the family does not use is named; one that would change the answer (a bias) is refused. */
-static int check_unused(const struct graph *g, const struct model_file *file)
+static int check_unused(struct graph *g, const struct model_file *file, const struct model_options *options)
 {
     struct used_names used = { .name = calloc(g->n_tensors + 1, sizeof(char *)) };
     int err = used.name ? 0 : error_set(ERR_NO_MEMORY, "out of memory for tensor names");
@@ -138,7 +152,7 @@ static int check_unused(const struct graph *g, const struct model_file *file)
             continue;
         if (n > 5 && !strcmp(name + n - 5, ".bias"))
             err = error_set(ERR_BAD_FILE, "tensor %s: this family has no biases", name);
-        else
+        else if (options->warn)
             log_warning("tensor %s is not used", name);
     }
     free(used.name);
@@ -157,7 +171,7 @@ int model_build(struct graph **out, const struct model_file *file, const struct 
     g->symbol_max[SYMBOL_NONE] = 0;
     g->symbol_max[SYMBOL_T] = options->max_tokens;
     g->symbol_max[SYMBOL_R] = options->max_rows;
-    if ((err = family->build(g, file, options)) == 0 && (err = check_unused(g, file)) == 0) {
+    if ((err = family->build(g, file, options)) == 0 && (err = check_unused(g, file, options)) == 0) {
         *out = g;
         return 0;
     }

@@ -17,6 +17,7 @@ struct model_info {
 
 struct model_options {
     bool int8_activations;          /* else everything is f32 between the operators */
+    bool warn;                      /* of tensors that the family does not use */
     bool hidden_outputs;            /* an output "hidden" after the embedding, each layer, and the last norm */
     enum dtype cache_type;
     uint32_t max_tokens, max_rows;  /* of one step */
@@ -43,5 +44,8 @@ bool model_has(const struct model_file *file, const char *name);
 /* "ARCHITECTURE.suffix" as an integer in [min, max]; 0 or ERR_BAD_FILE. */
 int model_u32(const struct model_file *file, const char *suffix, uint32_t min, uint32_t max, uint32_t *out);
 int model_f32(const struct model_file *file, const char *suffix, float *out);
+/* The same, with *out left as it is when the key is absent; a key of the wrong type is an error all the same. */
+int model_optional_u32(const struct model_file *file, const char *suffix, uint32_t min, uint32_t max, uint32_t *out);
+int model_optional_f32(const struct model_file *file, const char *suffix, float *out);
 
 #endif

@@ -10,7 +10,8 @@ extern const char *const pass_name[N_PASSES];
 struct compile_options {
     struct model_options model;
     struct mesh mesh;
-    unsigned without;           /* bits 1 << enum pass: simplify and fuse do nothing, place shares no memory */
+    unsigned without;           /* bits 1 << enum pass: fuse does nothing, place shares no memory; simplify is left out of
+                                   the model's graph only: what pass_shard() makes is tidied up always */
 };
 
 /* A pass by name; "build" and "shard" can be stopped after but not switched off.  ERR_USAGE names the choices. */

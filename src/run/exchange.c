@@ -1,6 +1,8 @@
 /* exchange.c: the instructions that talk to other ranks. */
 #include "run/instr.h"
 
+#include "base/base.h"
+
 #include <string.h>
 
 static size_t value_floats(const struct program *p, const struct instr *in, const struct operand *o)
@@ -43,6 +45,6 @@ void program_push_sends(struct program *p)
 {
     for (struct boundary *b = p->boundaries; b; b = b->next_boundary)
         for (uint32_t slot = 0; slot < b->n_slots; slot++)
-            if (b->request[slot].handle)
-                comm_test(p->options.stages, &b->request[slot]);
+            if (p->error == 0 && b->request[slot].handle)
+                p->error = MIN(comm_test(p->options.stages, &b->request[slot]), 0);
 }

@@ -137,13 +137,14 @@ static struct head_group heads_of(const struct instr *in, uint32_t kv_head)
     return (struct head_group){ MAX(first, a->first_head) - a->first_head, MIN(last, a->first_head + n_heads) - a->first_head };
 }
 
-static void attend(struct program *p, struct instr *in, const struct attention_item *item, uint32_t kv_head, uint32_t first_token, uint32_t n_tokens)
+/* heads and n_tokens: at most ATTENTION_MAX_QUERIES together. */
+static void attend(struct program *p, struct instr *in, const struct attention_item *item, uint32_t kv_head, struct head_group heads,
+                   uint32_t first_token, uint32_t n_tokens, int thread)
 {
     const struct step_sequence *sequence = &p->step->sequences[item->sequence];
     const float *q[ATTENTION_MAX_QUERIES];
     float *out[ATTENTION_MAX_QUERIES];
     uint32_t n_keys[ATTENTION_MAX_QUERIES], n = 0, head_dim = in->attr->head_dim;
-    struct head_group heads = heads_of(in, kv_head);
     for (uint32_t t = first_token; t < first_token + n_tokens; t++)
         for (uint32_t h = heads.begin; h < heads.end; h++, n++) {
             q[n] = (const float *)operand_row(&in->in[0], t, 0) + h * head_dim;
@@ -151,22 +152,25 @@ static void attend(struct program *p, struct instr *in, const struct attention_i
             n_keys[n] = (uint32_t)p->step->positions[t] + 1;
         }
     uint32_t n_blocks = DIV_UP((uint32_t)p->step->positions[first_token + n_tokens - 1] + 1, BLOCK_TOKENS);
-    const void *tiles[n_blocks];
+    const void **tiles = p->tiles + (size_t)thread * p->max_blocks;
     for (uint32_t b = 0; b < n_blocks; b++)
         tiles[b] = kv_cache_tile(&p->cache, sequence->blocks[b], in->attr->cache_layer, kv_head);
     struct attention_args args = { .tiles = tiles, .n_queries = n, .q = q, .out = out, .n_keys = n_keys, .head_dim = head_dim, .scale = in->attr->scale };
     p->options.kernels->attention[p->graph->cache_type](&args);
 }
 
-/* Tokens of an item go to the kernel as many at a time as fit its queries. */
-static void run_attention(struct program *p, struct instr *in, uint32_t chunk)
+/* Heads and tokens of an item go to the kernel as many at a time as fit its queries. */
+static void run_attention(struct program *p, struct instr *in, uint32_t chunk, int thread)
 {
     const struct attention_item *item = &p->item[chunk / p->cache.n_kv_heads];
     uint32_t kv_head = chunk % p->cache.n_kv_heads;
-    struct head_group heads = heads_of(in, kv_head);
-    uint32_t fit = MAX(ATTENTION_MAX_QUERIES / MAX(heads.end - heads.begin, 1), 1);
-    for (uint32_t t = 0; t < item->n_tokens; t += fit)
-        attend(p, in, item, kv_head, item->first_token + t, MIN(fit, item->n_tokens - t));
+    struct head_group all = heads_of(in, kv_head);
+    for (uint32_t h = all.begin; h < all.end; h += ATTENTION_MAX_QUERIES) {
+        struct head_group heads = { h, MIN(h + ATTENTION_MAX_QUERIES, all.end) };
+        uint32_t fit = ATTENTION_MAX_QUERIES / (heads.end - heads.begin);
+        for (uint32_t t = 0; t < item->n_tokens; t += fit)
+            attend(p, in, item, kv_head, heads, item->first_token + t, MIN(fit, item->n_tokens - t), thread);
+    }
 }
 
 /* ---- communication: thread 0 speaks ---- */
@@ -195,7 +199,7 @@ void program_run_chunk(struct program *p, struct instr *in, uint32_t chunk, int 
 {
     switch (in->op) {
     case OP_matmul:    run_matmul(p, in, chunk); break;
-    case OP_attention: run_attention(p, in, chunk); break;
+    case OP_attention: run_attention(p, in, chunk, thread); break;
     case OP_all_reduce:
     case OP_send:
     case OP_receive:   run_comm(p, in); break;

@@ -68,6 +68,8 @@ struct program {
     uint32_t *sequence_of;                  /* [T]: of each token of the step */
     struct attention_item *item;            /* the step's pieces of attention, without the KV head */
     uint32_t n_items;
+    const void **tiles;                     /* [threads][max_blocks]: of the sequence that a thread attends over */
+    uint32_t max_blocks;
     int error;                              /* of the step; written by thread 0 */
 
     struct program_counters counters;

@@ -230,7 +230,9 @@ static int take_memory(struct program *p)
     p->rows = aligned_alloc(CACHE_LINE, p->scratch_bytes * n_threads);
     p->sequence_of = calloc(n_tokens, sizeof *p->sequence_of);
     p->item = calloc(n_tokens + 1, sizeof *p->item);
-    if (!p->rows || !p->sequence_of || !p->item)
+    p->max_blocks = p->options.max_sequence_blocks;
+    p->tiles = calloc(n_threads * p->max_blocks + 1, sizeof *p->tiles);
+    if (!p->rows || !p->sequence_of || !p->item || !p->tiles)
         return no_memory("a step");
     memset(p->rows, 0, p->scratch_bytes * n_threads);
     return 0;
@@ -246,6 +248,7 @@ int program_open(struct program **out, struct graph *graph, const struct program
     }
     p->graph = graph;
     p->options = *options;
+    cpu_float_mode_set();
     if ((err = kv_cache_open(&p->cache, graph->n_cache_layers, graph->n_kv_heads, graph->head_dim, graph->cache_type, options->n_blocks)) < 0 ||
         (err = weights_open(&p->weights, graph, options->file, options->pool, options->progress, options->progress_user)) < 0 ||
         (err = take_memory(p)) < 0 || (err = compile(p)) < 0)
@@ -262,7 +265,7 @@ done:
     return err;
 }
 
-/* Sends that are still under way are finished by the transport's close. */
+/* Waits for sends that are still under way: their bytes go away here. */
 void program_close(struct program *p)
 {
     if (!p)
@@ -281,6 +284,7 @@ void program_close(struct program *p)
     free(p->rows);
     free(p->sequence_of);
     free(p->item);
+    free(p->tiles);
     free(p->reduce_scratch);
     arena_close(&p->memory);
     graph_close(p->graph);

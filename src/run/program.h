@@ -22,6 +22,7 @@ struct program_options {
     struct comm *stages;                    /* all ranks; messages between pipeline stages */
     struct comm *axis[N_AXES];              /* this rank's line of the mesh along each axis that has collectives */
     uint32_t n_blocks;                      /* of the KV cache */
+    uint32_t max_sequence_blocks;           /* of one sequence */
     weights_progress_fn *progress;
     void *progress_user;
 };

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "kernel/cpu.h"
 #include "kernel/kernel.h"
 
 #include <stdatomic.h>
@@ -69,6 +70,7 @@ static void pack_task(const struct model_file *file, const struct task *task)
 static void load(void *user, int thread)
 {
     struct weights *weights = user;
+    cpu_float_mode_set();
     for (uint32_t i; (i = atomic_fetch_add(&weights->next, 1)) < weights->n_tasks;) {
         struct task *task = &weights->task[i];
         size_t n_tasks = DIV_UP(DIV_UP(range_size(task->part->tensor->weight->rows), PANEL_ROWS), TASK_PANELS);
@@ -128,7 +130,7 @@ static int take_region(struct weights *weights)
     return 0;
 }
 
-int weights_open(struct weights **out, const struct graph *g, const struct model_file *file, struct pool *pool,
+int weights_open(struct weights **out, struct graph *g, const struct model_file *file, struct pool *pool,
                  weights_progress_fn *progress, void *user)
 {
     struct weights *weights = calloc(1, sizeof *weights);

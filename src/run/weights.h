@@ -16,7 +16,7 @@ struct weights;
 typedef void weights_progress_fn(size_t done, size_t all, void *user);
 
 /* ERR_NO_MEMORY when the region cannot be had, with both sizes. */
-int weights_open(struct weights **out, const struct graph *g, const struct model_file *file, struct pool *pool,
+int weights_open(struct weights **out, struct graph *g, const struct model_file *file, struct pool *pool,
                  weights_progress_fn *progress, void *user);
 void weights_close(struct weights *weights);
 /* Packed panels, a vector's floats, or the first row of a lookup table.  NULL for an empty slice. */

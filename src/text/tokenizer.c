@@ -16,35 +16,16 @@ static const char *const end_names[] = {
     "<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>",
 };
 
-/* Whether the key is there, with whatever type. */
-static bool has_key(const struct model_file *file, const char *key)
-{
-    union {
-        uint64_t u64;
-        float f32;
-        bool flag;
-        const char *text;
-        struct model_strings texts;
-        const float *f32s;
-        const int32_t *i32s;
-    } any;
-    size_t n;
-    return model_file_get_u64(file, key, &any.u64) || model_file_get_f32(file, key, &any.f32) ||
-           model_file_get_bool(file, key, &any.flag) || model_file_get_string(file, key, &any.text, &n) ||
-           model_file_get_strings(file, key, &any.texts) || model_file_get_f32s(file, key, &any.f32s, &n) ||
-           model_file_get_i32s(file, key, &any.i32s, &n);
-}
-
 int tokenizer_no_array(const struct model_file *file, const char *key, const char *wanted)
 {
     const char *path = model_file_path(file);
-    return has_key(file, key) ? error_set(ERR_BAD_FILE, "%s: %s: wanted an array of %s", path, key, wanted) :
+    return model_file_has(file, key) ? error_set(ERR_BAD_FILE, "%s: %s: wanted an array of %s", path, key, wanted) :
                                 error_set(ERR_BAD_FILE, "%s: %s: missing", path, key);
 }
 
 int tokenizer_read_bool(const struct model_file *file, const char *key, bool *out)
 {
-    if (model_file_get_bool(file, key, out) || !has_key(file, key))
+    if (model_file_get_bool(file, key, out) || !model_file_has(file, key))
         return 0;
     return error_set(ERR_BAD_FILE, "%s: %s: wanted a bool", model_file_path(file), key);
 }
@@ -53,7 +34,7 @@ int tokenizer_read_id(const struct model_file *file, const char *key, size_t n_t
 {
     uint64_t id = 0;
     *out = -1;
-    if (!has_key(file, key))
+    if (!model_file_has(file, key))
         return 0;
     int err = model_file_require_u64(file, key, 0, n_tokens - 1, &id);
     if (err == 0)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What --json prints (DESIGN.md section 7), and that the bytes it predicts are those that ranks take."""
+"""What --json prints (docs/architecture.md), and that the bytes it predicts are those that ranks take."""
 import math
 import os
 import re

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One answer (DESIGN.md section 4): layouts, threads, chunks, batches, instruction sets and passes do not change a bit.
+"""One answer (docs/architecture.md): layouts, threads, chunks, batches, instruction sets and passes do not change a bit.
 
     each value of each axis once on a tiny model; all pairs of values over a few tiny models; 20 seeded mixes of everything on
     SmolLM2; 512 tokens in portable C on a tiny model; generated text

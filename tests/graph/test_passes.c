@@ -415,7 +415,7 @@ static void find_weight(struct tensor *t, void *user)
         find->found = t->weight;
 }
 
-static void check_slice(const struct graph *g, const char *name, uint32_t row, uint32_t row_end, uint32_t column, uint32_t column_end)
+static void check_slice(struct graph *g, const char *name, uint32_t row, uint32_t row_end, uint32_t column, uint32_t column_end)
 {
     struct find find = { name, NULL };
     graph_each_weight(g, find_weight, &find);
