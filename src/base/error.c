@@ -6,12 +6,21 @@
 
 static _Thread_local char line[1024];
 
+/* Names from files may hold anything; a line for people is one line and moves no cursor. */
+static void make_printable(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
 int error_set(int code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    make_printable(line);
     return code;
 }
 

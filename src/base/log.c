@@ -11,6 +11,9 @@ static void print(const char *prefix, const char *format, va_list args)
     if (is_silent)
         return;
     vsnprintf(line, sizeof line, format, args);
+    for (char *c = line; *c; c++)       /* names from files may hold anything */
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?';
     fprintf(stderr, "stoa: %s%s\n", prefix, line);      /* one write, so that lines of several processes do not mix */
 }
 

@@ -40,6 +40,7 @@
 #define RANK_FOLDER "STOA_JOB"          /* in a rank's environment: the folder of the FIFOs */
 
 enum {
+    DEAD_GRACE_MS = 1500,               /* mpirun's time to see that a rank is dead */
     REMOTE_GRACE_MS = 1500,             /* mpirun's time to end its ranks on other hosts before it is killed */
     GIVE_UP_MS = 10000,                 /* on processes that a SIGKILL does not end */
     LAST_WORDS = 0x04,                  /* what a rank writes to its FIFO when it ends on purpose */
@@ -120,8 +121,11 @@ static int check_hosts_file(const struct job *job)
 static int make_folders(struct job *job)
 {
     const char *base = getenv("TMPDIR");
+    char whole[PATH_MAX];
     if (!base || !*base)
         base = "/tmp";
+    if (realpath(base, whole))
+        base = whole;                   /* mpirun takes a relative one amiss */
     if (snprintf(job->folder, sizeof job->folder, "%s/stoa.%d.XXXXXX", base, (int)getpid()) >= (int)sizeof job->folder ||
         !mkdtemp(job->folder)) {
         job->folder[0] = '\0';
@@ -152,7 +156,7 @@ static void remove_folders(const struct job *job)
 static void open_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)     /* and writing to it stays an error */
             return;
 }
 
@@ -204,6 +208,7 @@ static void set_environment(const struct job *job)
     set_parameter("rmaps_base_oversubscribe", "1");
     set_parameter("hwloc_base_binding_policy", "none");     /* else every job's first rank sits on core 0 */
     set_parameter("odls_base_sigkill_timeout", "0");        /* when one rank is dead the others have nothing to tidy up */
+    set_parameter("opal_signal", "6,8,11");                 /* SIGBUS is main()'s */
     set_parameter("odls_base_cutoff", "1000000");           /* forks from its main thread: see launch_tie_rank() */
     if (!local(job))
         return;
@@ -254,7 +259,7 @@ static void exec_mpirun(const struct job *job, int argc, char **argv)
     _exit(127);
 }
 
-static pid_t start_mpirun(const struct job *job, int argc, char **argv)
+static pid_t start_mpirun(const struct job *job, int output, int argc, char **argv)
 {
     pid_t guard = getpid(), child = fork();
     if (child == 0) {
@@ -262,6 +267,7 @@ static pid_t start_mpirun(const struct job *job, int argc, char **argv)
         if (getppid() != guard)
             _exit(127);
         dup2(job->input[0], STDIN_FILENO);
+        dup2(output, STDOUT_FILENO);
         sigprocmask(SIG_SETMASK, &job->old_signals, NULL);
         exec_mpirun(job, argc, argv);
     }
@@ -269,17 +275,22 @@ static pid_t start_mpirun(const struct job *job, int argc, char **argv)
 }
 
 /* ---- the guard ---------------------------------------------------------------------------------------------------------- */
-enum { WATCH_SIGNALS, WATCH_LEASH, WATCH_OUTPUT, N_WATCHED };
+enum { WATCH_SIGNALS, WATCH_LEASH, WATCH_RELAY, WATCH_OUTPUT, N_WATCHED };
 
 struct guard {
     const struct job *job;
     pid_t mpirun;                       /* 0 when it has ended */
     int status;                         /* of mpirun then */
     bool output_lost;                   /* nobody reads standard output any more */
+    int output_error;                   /* errno of a write to it that failed otherwise */
+    char relay[4096];                   /* of mpirun's output, which swallows such errors; a pipe takes as much without a wait */
+    size_t n_relay;                     /* waiting to be written */
+    bool stuck;                         /* a rank is dead, and mpirun does not see it */
     bool started;                       /* a rank has come as far as launch_tie_rank() */
     bool explained;                     /* a rank has said why it fails */
     int first_dead;                     /* the rank that went first without last words; -1: none, or not known */
     bool any_dead;
+    long long dead_ms;                  /* when that was seen */
     struct pollfd *watched;             /* [N_WATCHED + n_ranks] */
 };
 
@@ -333,8 +344,10 @@ static void look_at_ranks(struct guard *g)
             dead = r;
         }
     }
-    if (n_dead > 0 && !g->any_dead)
+    if (n_dead > 0 && !g->any_dead) {
         g->first_dead = n_dead == 1 ? dead : -1;
+        g->dead_ms = now_ms();
+    }
     g->any_dead = g->any_dead || n_dead > 0;
 }
 
@@ -351,14 +364,50 @@ static bool reap(struct guard *g)
     return pid == 0;
 }
 
-/* Until mpirun has ended, or the job should. */
+/* Passes on what mpirun has written, a piece at a time and never waiting for a slow reader. */
+static void relay_output(struct guard *g)
+{
+    struct pollfd *from = &g->watched[WATCH_RELAY], *to = &g->watched[WATCH_OUTPUT];
+    if (g->n_relay && to->revents & POLLOUT) {
+        ssize_t n = write(STDOUT_FILENO, g->relay, g->n_relay);
+        if (n < 0 && errno != EAGAIN && errno != EINTR) {
+            g->output_error = errno;
+            g->output_lost = true;
+        }
+        g->n_relay -= n > 0 ? (size_t)n : 0;
+        memmove(g->relay, g->relay + MAX(n, 0), g->n_relay);
+    } else if (!g->n_relay && from->revents) {
+        ssize_t n = read(from->fd, g->relay, sizeof g->relay);
+        g->n_relay = n > 0 ? (size_t)n : 0;
+        if (n == 0)
+            close_end(&from->fd);
+    }
+    from->events = g->n_relay ? 0 : POLLIN;
+    to->events = g->n_relay ? POLLOUT : 0;
+}
+
+/* How long to wait for news; 0 when there is nothing to wait for any more. */
+static int patience_ms(struct guard *g)
+{
+    if (g->mpirun == 0)
+        return g->n_relay || g->watched[WATCH_RELAY].fd >= 0 ? 100 : 0;        /* its last output */
+    if (!g->any_dead)
+        return -1;
+    g->stuck = now_ms() - g->dead_ms >= DEAD_GRACE_MS;
+    return g->stuck ? 0 : DEAD_GRACE_MS;
+}
+
+/* Until mpirun has ended and its output is passed on, or the job should end. */
 static void watch(struct guard *g)
 {
-    while (g->mpirun > 0 && !g->output_lost) {
+    for (int wait_ms; !g->output_lost && (wait_ms = patience_ms(g)) != 0;) {
         struct signalfd_siginfo signal;
-        poll(g->watched, (nfds_t)(N_WATCHED + g->job->options->n_ranks), -1);
+        int n = poll(g->watched, (nfds_t)(N_WATCHED + g->job->options->n_ranks), wait_ms);
+        if (n == 0 && g->mpirun == 0 && !g->n_relay)
+            return;                     /* somebody else holds its output open, and is silent */
         look_at_ranks(g);
         g->output_lost = g->watched[WATCH_OUTPUT].revents & (POLLERR | POLLHUP);
+        relay_output(g);
         if (g->watched[WATCH_LEASH].revents)
             return;
         if (g->watched[WATCH_SIGNALS].revents && read(g->watched[WATCH_SIGNALS].fd, &signal, sizeof signal) > 0) {
@@ -403,8 +452,20 @@ static int verdict(const struct guard *g)
 {
     int code = WIFEXITED(g->status) ? WEXITSTATUS(g->status) : -1, killed_by = code - 128;
 
+    if (g->output_error && g->output_error != EPIPE) {
+        fprintf(stderr, "stoa: standard output cannot be written: %s\n", strerror(g->output_error));
+        return 1;
+    }
     if (g->output_lost)
         return 128 + SIGPIPE;
+    if (g->stuck && g->first_dead >= 0) {
+        fprintf(stderr, "stoa: rank %d died; the job has been ended\n", g->first_dead);
+        return 1;
+    }
+    if (g->stuck) {
+        fprintf(stderr, "stoa: a rank died; the job has been ended\n");
+        return 1;
+    }
     if (code < 0) {
         fprintf(stderr, "stoa: mpirun died (signal %d); the job has been ended\n", WTERMSIG(g->status));
         return 1;
@@ -427,13 +488,17 @@ static int verdict(const struct guard *g)
 
 static int guard_run(struct guard *g, int argc, char **argv)
 {
-    int err = guard_open(g);
+    int err = guard_open(g), output[2] = { -1, -1 };
+    if (err == 0 && pipe2(output, O_CLOEXEC) < 0)
+        err = error_set(ERR_FAILED, "pipe: %s", strerror(errno));
     if (err < 0) {
         fprintf(stderr, "stoa: %s\n", error_text());
         return error_exit_code(err);
     }
     set_environment(g->job);
-    g->mpirun = start_mpirun(g->job, argc, argv);
+    g->mpirun = start_mpirun(g->job, output[1], argc, argv);
+    close(output[1]);
+    g->watched[WATCH_RELAY] = (struct pollfd){ .fd = output[0], .events = POLLIN };
     if (g->mpirun < 0) {
         fprintf(stderr, "stoa: fork: %s\n", strerror(errno));
         return 1;
@@ -441,7 +506,7 @@ static int guard_run(struct guard *g, int argc, char **argv)
     close(g->job->input[0]);
     signal(SIGPIPE, SIG_IGN);           /* standard error may have lost its reader as well */
     watch(g);
-    bool ended_by_itself = g->mpirun == 0 || g->output_lost;
+    bool ended_by_itself = g->mpirun == 0 || g->output_lost || g->stuck;
     poll(g->watched, (nfds_t)(N_WATCHED + g->job->options->n_ranks), 0);
     look_at_ranks(g);                   /* what was said last may still lie there */
     end_processes(g);

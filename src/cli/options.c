@@ -97,7 +97,7 @@ static int set_seed(void *field, const struct flag *flag, const char *word)
     char *end;
     errno = 0;
     unsigned long long value = strtoull(word, &end, 10);
-    if (errno || end == word || *end || *word == '-')
+    if (errno || *word < '0' || *word > '9' || *end)
         return error_set(ERR_USAGE, "%s %s: wanted a whole number from 0 to 18446744073709551615", flag->name, word);
     *(uint64_t *)field = value;
     return 0;

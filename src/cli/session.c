@@ -76,6 +76,8 @@ static int lead(struct session *s, int (*body)(struct session *, void *), void *
 {
     int err = tokenizer_open(&s->tokenizer, s->file);
     if (err == 0)
+        err = tokenizer_check(s->tokenizer, engine_model(s->engine)->n_vocab);
+    if (err == 0)
         err = body(s, user);
     if (err < 0) {
         int code = report_error(err);

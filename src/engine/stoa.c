@@ -51,7 +51,8 @@ int stoa_open(stoa_model **out, const char *path, const stoa_options *options)
         .chunk = 512, .context = options->context, .max_sequences = 1, .full_logits = true,
     };
     if ((err = model_file_open(&m->file, path)) < 0 || (err = tokenizer_open(&m->tokenizer, m->file)) < 0 ||
-        (err = comm_open_self(&m->world)) < 0 || (err = engine_open(&m->engine, m->file, &engine, m->world)) < 0) {
+        (err = comm_open_self(&m->world)) < 0 || (err = engine_open(&m->engine, m->file, &engine, m->world)) < 0 ||
+        (err = tokenizer_check(m->tokenizer, stoa_n_vocab(m))) < 0) {
         stoa_close(m);
         return public_code(err);
     }

@@ -56,7 +56,7 @@ static int parse_list(uint32_t *list, uint32_t n, uint32_t min, const char *text
         char *end;
         long value = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
         if (value < (long)min || value > 65535 || *end != (i + 1 < n ? ',' : 0))
-            return error_set(ERR_USAGE, "%s %s: wanted %u numbers with commas between, one for each rank along %s", flag, text, n, axis_name[axis]);
+            return error_set(ERR_USAGE, "%s %s: wanted %u numbers of at least %u with commas between, one for each rank along %s", flag, text, n, min, axis_name[axis]);
         list[i] = (uint32_t)value;
         at = end + 1;
     }

@@ -24,13 +24,32 @@ struct llama {
 static int check_rope_scaling(const struct model_file *file)
 {
     static const char *const factors[] = { "llama.rope.scaling.factor", "llama.rope.scale_linear" };
-    const char *type;
+    static const char type_key[] = "llama.rope.scaling.type";
+    const char *type = "none";
     float factor = 1;
-    if (model_file_get_string(file, "llama.rope.scaling.type", &type, NULL) && strcmp(type, "none"))
+    int err = model_file_has(file, type_key) ? model_file_require_string(file, type_key, &type, NULL) : 0;
+    if (err < 0)
+        return err;
+    if (strcmp(type, "none"))
         return error_set(ERR_BAD_FILE, "llama.rope.scaling.type: \"%s\" is not supported", type);
     for (size_t i = 0; i < COUNT_OF(factors); i++)
         if (model_file_get_f32(file, factors[i], &factor) && factor != 0 && factor != 1)
             return error_set(ERR_BAD_FILE, "%s: a factor of %g is not supported", factors[i], (double)factor);
+    return 0;
+}
+
+/* Keys of relatives that would change the answer, and that this family does not know. */
+static int check_strangers(const struct model_file *file, const struct llama *m)
+{
+    uint32_t value = m->head_dim, none = 0;
+    bool causal = true;
+    int err;
+    if ((err = model_optional_u32(file, "expert_count", 0, 0, &none)) < 0 ||
+        (err = model_optional_u32(file, "attention.sliding_window", 0, 0, &none)) < 0 ||
+        (err = model_optional_u32(file, "attention.value_length", m->head_dim, m->head_dim, &value)) < 0)
+        return err;
+    if (model_file_get_bool(file, "llama.attention.causal", &causal) && !causal)
+        return error_set(ERR_BAD_FILE, "llama.attention.causal: false is not supported");
     return 0;
 }
 
@@ -59,6 +78,8 @@ static int read_hyperparameters(struct llama *m, const struct model_file *file)
         return error_set(ERR_BAD_FILE, "llama.attention.head_count_kv: %u does not divide %u heads", m->n_kv_heads, m->n_heads);
     if (!m->head_dim || m->head_dim > 256 || !m->n_rotated || m->n_rotated % 2 || m->n_rotated > m->head_dim)
         return error_set(ERR_BAD_FILE, "heads of %u dims with %u rotated are not supported", m->head_dim, m->n_rotated);
+    if ((err = check_strangers(file, m)) < 0)
+        return err;
     if (!(m->eps >= 0 && m->eps < 1) || !(m->rope_base > 1 && m->rope_base < 1e12f))
         return error_set(ERR_BAD_FILE, "llama.attention.layer_norm_rms_epsilon or llama.rope.freq_base is out of range");
     return 0;

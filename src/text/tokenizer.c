@@ -288,6 +288,13 @@ static bool exists(const struct tokenizer *t, int32_t id)
     return id >= 0 && (size_t)id < t->vocab.pieces.n;
 }
 
+int tokenizer_check(const struct tokenizer *t, uint32_t n_vocab)
+{
+    if (tokenizer_n_tokens(t) <= n_vocab)
+        return 0;
+    return error_set(ERR_BAD_FILE, "tokenizer.ggml.tokens: %u tokens, and the model has rows for %u", tokenizer_n_tokens(t), n_vocab);
+}
+
 uint32_t tokenizer_n_tokens(const struct tokenizer *t)
 {
     return (uint32_t)t->vocab.pieces.n;

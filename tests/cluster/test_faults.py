@@ -3,6 +3,8 @@
 import os
 import shutil
 import signal
+import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -54,6 +56,8 @@ def test_wrong_usage():
             ("shares for other ranks", (*ask, "--layout", "tp=2", "--shares", "1,2,5"), ["--shares"]),
             ("shares of nothing", (*ask, "--layout", "tp=2", "--shares", "0,0"), ["--shares"]),
             ("stages that are not all layers", (*ask, "--layout", "pp=2", "--stages", "3,3"), ["6", "7"]),
+            ("a stage without a layer", (*ask, "--layout", "pp=2", "--stages", "7,0"), ["--stages", "1"]),
+            ("a temperature that is nearly 0", ("run", t.tiny("tiny-mixed"), "-p", "a", "--temp", "1e-40"), ["temperature"]),
             ("more stages than layers", (*ask, "--layout", "pp=9"), ["9", "7"]),
             ("an instruction set of another machine", (*ask, "--isa", "neon"), ["neon"]),
             ("a pass that is not there", (*ask, "--without", "frobnicate"), ["frobnicate"]),
@@ -134,6 +138,70 @@ def test_damaged_files():
         for layout in ("tp=1", "tp=2"):
             r = t.stoa("logits", os.path.join(folder, "missing.gguf"), "--tokens", IDS, "--layout", layout)
             refused(f"a file that is not there, {layout}", r, 3, "missing.gguf")
+
+
+def test_hyperparameters():
+    """Keys that would change the answer, of the wrong type or of a relative that is not this family."""
+    if not t.have_tiny("hyperparameters"):
+        return
+    with open(t.tiny("tiny-f32"), "rb") as f:
+        whole = f.read()
+    text, real, number = lambda v: (8, gguf_bytes.string(v)), lambda v: (6, struct.pack("<f", v)), lambda v: (4, struct.pack("<I", v))
+    rows = (("llama.rope.scaling.factor", real(8)), ("llama.rope.scaling.type", text("yarn")), ("llama.rope.scaling.type", number(1)),
+            ("llama.rope.scale_linear", real(4)), ("llama.expert_count", number(8)), ("llama.attention.sliding_window", number(64)),
+            ("llama.attention.value_length", number(16)), ("llama.attention.causal", (7, b"\0")))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "keyed.gguf")
+        for name, (kind, value) in rows:
+            with open(path, "wb") as f:
+                f.write(gguf_bytes.with_key(whole, name, kind, value))
+            refused(f"{name} of kind {kind}", t.stoa("logits", path, "--tokens", IDS), 3, name)
+        with open(path, "wb") as f:
+            f.write(gguf_bytes.with_key(whole, "llama.rope.scaling.factor", *real(1)))
+        t.equal("a scaling factor of 1", t.stoa("logits", path, "--tokens", IDS).out, t.stoa("logits", t.tiny("tiny-f32"), "--tokens", IDS).out)
+
+
+def test_output_that_cannot_be_written():
+    if not t.have_tiny("a full disk"):
+        return
+    for layout in ("tp=1", "tp=2"):
+        for args in (("logits", t.tiny("tiny-f32"), "--tokens", IDS), ("run", t.tiny("tiny-f32"), "-p", "a", "-n", "2")):
+            with open("/dev/full", "wb") as full:
+                r = subprocess.run([t.STOA, *args, "--layout", layout], stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+            t.equal(f"stoa {args[0]} > /dev/full, {layout}: the exit code", r.returncode, 1)
+            t.check(f"stoa {args[0]} > /dev/full, {layout}: one line", b"standard output cannot be written" in r.stderr, r.stderr)
+
+
+def test_a_model_that_is_cut_while_it_is_used():
+    if not t.have_model("a model that is cut"):
+        return
+    for layout in ("tp=1", "tp=2"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "cut.gguf")
+            shutil.copy(t.MODEL, path)
+            p = subprocess.Popen([t.STOA, "run", path, "-p", "a", "-n", "2000", "--ignore-eos", "--layout", layout],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+            p.stdout.read(10)
+            os.truncate(path, 3000000)
+            _, err = p.communicate(timeout=60)
+            t.equal(f"a model that is cut, {layout}: the exit code", p.returncode, 3)
+            t.check(f"a model that is cut, {layout}: a line says so", b"cut short" in err, err)
+
+
+def test_a_rank_is_killed_and_mpirun_sleeps():
+    """mpirun has been seen to miss that its ranks are gone."""
+    if not t.have_model("mpirun sleeps"):
+        return
+    with long_job("tp=2") as job:
+        launchers = [p for p in job.pids() if "mpirun" in open(f"/proc/{p}/comm").read()]
+        ranks = [job.rank(0), job.rank(1)]
+        t.check("mpirun sleeps: it is there", len(launchers) == 1, launchers)
+        for pid in launchers:
+            os.kill(pid, signal.SIGSTOP)
+        for pid in ranks:
+            os.kill(pid, signal.SIGKILL)
+        err = job.end("mpirun sleeps, its ranks are dead", (1,))
+        t.check("mpirun sleeps: one line says so", len(stoa_lines(err)) == 1 and "died" in err, err)
 
 
 def test_a_logit_that_is_no_number():

@@ -136,6 +136,10 @@ static void test_greedy(void)
     for (uint32_t i = 0; i < VOCAB; i++)
         logits[i] = i == 5 ? -0.0f : i == 9 ? 0.0f : -1;
     check_int(pick_whole(logits, 0, &(struct sample_params){ .top_p = 1 }), 5);
+    check_begin("top-k: negative zero is no less than zero, in one slice and in two");
+    const struct sample_params first = { .temperature = 1, .top_k = 1, .top_p = 1 };
+    check_int(pick_whole(logits, 0, &first), 5);
+    check_int(pick(logits, (const uint32_t[]){ 0, 7, VOCAB }, 2, 0, 0, &first), 5);
     check_begin("top-k 1 with a temperature is greedy");
     for (uint64_t seed = 0; seed < 100; seed++) {
         random_logits(logits, seed, 4);

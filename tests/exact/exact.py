@@ -24,13 +24,13 @@ AXES = {
     "without": WITHOUT,
 }
 SUBJECT = {
-    "model": ("tiny-mixed", "tiny-f32", "tiny-f16", "tiny-bf16", "tiny-q8_0", "tiny-q4_0", "tiny-q4_1", "tiny-3heads", "tiny-wide", "tiny-split"),
+    "model": ("tiny-mixed", "tiny-f32", "tiny-f16", "tiny-bf16", "tiny-q8_0", "tiny-q4_0", "tiny-q4_1", "tiny-3heads", "tiny-group", "tiny-wide", "tiny-split"),
     "activations": ("int8", "f32"),
     "kv": ("f16", "bf16", "f32"),
     "length": (32, 300, 512),           # one span of attention, a piece of the second, two whole spans
 }
 DEFAULTS = {name: values[0] for name, values in {**AXES, **SUBJECT}.items()}
-LAYERS = {"tiny-wide": 3, "smollm2": 30}
+LAYERS = {"tiny-wide": 3, "tiny-group": 2, "smollm2": 30}
 SMOL_VOCAB, TINY_VOCAB = 49152, 301
 
 

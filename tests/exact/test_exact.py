@@ -42,6 +42,8 @@ def test_every_model():
     layouts = {"tiny-f16": "tp=3", "tiny-bf16": "tp=8", "tiny-q8_0": "pp=3,tp=2", "tiny-q4_0": "tp=2 --shares 5,3", "tiny-q4_1": "pp=2,tp=4"}
     for model, layout in layouts.items():
         check_run({**DEFAULTS, "model": model, "layout": layout}, "every model")
+    for more in ({"layout": "tp=3"}, {"isa": "c"}, {"chunk": 5, "threads": 3}):
+        check_run({**DEFAULTS, "model": "tiny-group", **more}, "every model")
 
 
 def test_all_pairs():
