@@ -205,13 +205,20 @@ void graph_replace_uses(struct graph *g, struct tensor *old, struct tensor *by, 
     }
 }
 
-bool graph_is_used(const struct graph *g, const struct tensor *t)
+uint32_t *graph_count_uses(const struct graph *g)
 {
-    for (const struct node *n = g->first; n; n = n->next)
+    uint32_t *uses = calloc(g->n_tensors + 1, sizeof *uses);
+    if (!uses) {
+        error_set(ERR_NO_MEMORY, "out of memory for a pass");
+        return NULL;
+    }
+    for (const struct node *n = g->first; n; n = n->next) {
         for (uint32_t i = 0; i < n->n_in; i++)
-            if (n->in[i] == t)
-                return true;
-    return t->is_output;
+            uses[n->in[i]->id]++;
+        for (uint32_t i = 0; i < n->n_out; i++)
+            uses[n->out[i]->id] += n->out[i]->is_output;
+    }
+    return uses;
 }
 
 uint64_t dim_at(const struct dim *dim, uint64_t symbol_value)

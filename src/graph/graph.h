@@ -187,7 +187,8 @@ struct tensor *graph_tensor(struct graph *g, enum dtype type);
 void graph_remove(struct graph *g, struct node *n);
 /* Every use of `old` becomes `by`; `what` is reported to g->log. */
 void graph_replace_uses(struct graph *g, struct tensor *old, struct tensor *by, const char *what);
-bool graph_is_used(const struct graph *g, const struct tensor *t);
+/* How often each tensor, by id, is an input, and once more for an output of the graph; the caller frees.  NULL: no memory. */
+uint32_t *graph_count_uses(const struct graph *g);
 uint64_t dim_at(const struct dim *dim, uint64_t symbol_value);
 uint64_t dim_max(const struct graph *g, const struct dim *dim);
 /* Elements of one row: the product of all dims but the first. */

@@ -10,6 +10,9 @@
 #include "graph/graph.h"
 
 #include "base/base.h"
+#include "base/error.h"
+
+#include <stdlib.h>
 
 static void report(const struct graph *g, const struct node *n, const char *what)
 {
@@ -64,23 +67,18 @@ static bool made_in_chain(const struct node *chain, const struct tensor *t)
     return false;
 }
 
-static bool used_outside(const struct graph *g, const struct node *first, const struct node *last, const struct tensor *t)
+/* More uses in the graph than inside the chain. */
+static bool used_outside(const struct node *chain, const uint32_t *uses, const struct tensor *t)
 {
-    if (t->is_output)
-        return true;
-    for (const struct node *n = g->first; n; n = n->next) {
-        if (n == first) {
-            n = last;
-            continue;
-        }
-        if (is_in(n->in, n->n_in, t))
-            return true;
-    }
-    return false;
+    uint32_t inside = 0;
+    for (uint32_t s = 0; s < chain->n_steps; s++)
+        for (uint32_t i = 0; i < chain->step[s]->n_in; i++)
+            inside += chain->step[s]->in[i] == t;
+    return uses[t->id] > inside;
 }
 
-/* Fills inputs and outputs of a chain over the nodes first .. last; false when they are too many for a node. */
-static bool chain_operands(const struct graph *g, struct node *chain, const struct node *first, const struct node *last)
+/* Fills inputs and outputs of a chain from its steps; false when they are too many for a node. */
+static bool chain_operands(struct node *chain, const uint32_t *uses)
 {
     chain->n_in = chain->n_out = 0;
     for (uint32_t s = 0; s < chain->n_steps; s++) {
@@ -93,7 +91,7 @@ static bool chain_operands(const struct graph *g, struct node *chain, const stru
             chain->in[chain->n_in++] = step->in[i];
         }
         for (uint32_t i = 0; i < step->n_out; i++) {
-            if (!used_outside(g, first, last, step->out[i]))
+            if (!used_outside(chain, uses, step->out[i]))
                 continue;
             if (chain->n_out == NODE_MAX_OUTPUTS)
                 return false;
@@ -104,14 +102,14 @@ static bool chain_operands(const struct graph *g, struct node *chain, const stru
 }
 
 /* The longest run of row operators from n on that fits one node. */
-static struct node *grow_chain(const struct graph *g, struct node *chain, struct node *n)
+static struct node *grow_chain(struct node *chain, struct node *n, const uint32_t *uses)
 {
     struct node *last = n;
     struct node trial = { .op = OP_row_chain };
     for (struct node *m = n; m && op_info[m->op].kind == KIND_ROWS && row_symbol(m) == row_symbol(n) && trial.n_steps < NODE_MAX_STEPS;
          m = m->next) {
         trial.step[trial.n_steps++] = m;
-        if (!chain_operands(g, &trial, n, m))
+        if (!chain_operands(&trial, uses))
             continue;           /* a longer run may need fewer outputs */
         *chain = trial;
         last = m;
@@ -136,21 +134,26 @@ static struct node *replace_by_chain(struct graph *g, struct node *first, struct
     return n;
 }
 
-static void join_rows(struct graph *g)
+static int join_rows(struct graph *g)
 {
+    uint32_t *uses = graph_count_uses(g);
+    if (!uses)
+        return ERR_NO_MEMORY;
     for (struct node *n = g->first; n; n = n->next) {
         struct node chain = { 0 };
         if (op_info[n->op].kind != KIND_ROWS)
             continue;
-        struct node *last = grow_chain(g, &chain, n);
+        struct node *last = grow_chain(&chain, n, uses);
         if (last)
             n = replace_by_chain(g, n, last, &chain);
     }
+    free(uses);
+    return 0;
 }
 
 int pass_fuse(struct graph *g)
 {
     join_matmuls(g);
-    join_rows(g);
-    return graph_verify(g);
+    int err = join_rows(g);
+    return err < 0 ? err : graph_verify(g);
 }

@@ -2,7 +2,9 @@
 #include "graph/graph.h"
 
 #include "base/base.h"
+#include "base/error.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Nodes that do something beyond making their outputs. */
@@ -44,16 +46,25 @@ static struct node *twin_before(struct node *n)
     return NULL;
 }
 
-static void prune(struct graph *g)
+/* From the last node to the first, so that what only dead nodes use is dead as well. */
+static int prune(struct graph *g)
 {
+    uint32_t *uses = graph_count_uses(g);
+    if (!uses)
+        return ERR_NO_MEMORY;
     for (struct node *n = g->last, *before; n; n = before) {
         bool used = has_effect(n);
         before = n->prev;
         for (uint32_t i = 0; i < n->n_out; i++)
-            used = used || graph_is_used(g, n->out[i]);
-        if (!used)
-            graph_remove(g, n);
+            used = used || uses[n->out[i]->id];
+        if (used)
+            continue;
+        for (uint32_t i = 0; i < n->n_in; i++)
+            uses[n->in[i]->id]--;
+        graph_remove(g, n);
     }
+    free(uses);
+    return 0;
 }
 
 int pass_simplify(struct graph *g)
@@ -66,6 +77,6 @@ int pass_simplify(struct graph *g)
             graph_replace_uses(g, n->out[i], twin->out[i], "the same value again");
         graph_remove(g, n);     /* at once, or a third would find it and give it a use again */
     }
-    prune(g);
-    return graph_verify(g);
+    int err = prune(g);
+    return err < 0 ? err : graph_verify(g);
 }
