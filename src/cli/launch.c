@@ -15,6 +15,7 @@
 #include "cli/launch.h"
 
 #include "base/base.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "comm/comm.h"
 
@@ -37,9 +38,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#define INPUT_FIFO "input"
 #define RANK_FOLDER "STOA_JOB"          /* in a rank's environment: the folder of the FIFOs */
 
 enum {
+    RELAY_PIECE = 65536,                /* bytes of output taken at a time */
+    RELAY_MOST = 64 << 20,              /* and waiting for a slow reader */
     DEAD_GRACE_MS = 1500,               /* mpirun's time to see that a rank is dead */
     REMOTE_GRACE_MS = 1500,             /* mpirun's time to end its ranks on other hosts before it is killed */
     GIVE_UP_MS = 10000,                 /* on processes that a SIGKILL does not end */
@@ -53,7 +57,7 @@ struct job {
     char folder[PATH_MAX];              /* mpirun's session folder and the ranks' FIFOs */
     char segments[64];                  /* the folder of the shared-memory segments; "" where there is no /dev/shm */
     sigset_t signals, old_signals;      /* what is read with signalfd() instead of handled; the mask before */
-    int leash[2], input[2];             /* pipes, -1 when closed: the parent holds [1], the guard leash[0] */
+    int leash[2], input[2];             /* pipes, -1 when closed: the parent holds [1], the guard [0] */
 };
 
 static bool local(const struct job *job)
@@ -266,7 +270,7 @@ static pid_t start_mpirun(const struct job *job, int output, int argc, char **ar
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != guard)
             _exit(127);
-        dup2(job->input[0], STDIN_FILENO);
+        dup2(local(job) ? open("/dev/null", O_RDONLY) : job->input[0], STDIN_FILENO);
         dup2(output, STDOUT_FILENO);
         sigprocmask(SIG_SETMASK, &job->old_signals, NULL);
         exec_mpirun(job, argc, argv);
@@ -283,8 +287,8 @@ struct guard {
     int status;                         /* of mpirun then */
     bool output_lost;                   /* nobody reads standard output any more */
     int output_error;                   /* errno of a write to it that failed otherwise */
-    char relay[4096];                   /* of mpirun's output, which swallows such errors; a pipe takes as much without a wait */
-    size_t n_relay;                     /* waiting to be written */
+    struct buffer relay;                /* of mpirun's output, since it swallows such errors */
+    size_t relayed;                     /* of that, written already */
     bool stuck;                         /* a rank is dead, and mpirun does not see it */
     bool started;                       /* a rank has come as far as launch_tie_rank() */
     bool explained;                     /* a rank has said why it fails */
@@ -364,33 +368,37 @@ static bool reap(struct guard *g)
     return pid == 0;
 }
 
-/* Passes on what mpirun has written, a piece at a time and never waiting for a slow reader. */
+/* Passes on what mpirun has written.  It is taken as soon as it comes, since mpirun drops at its end what a full pipe has not
+ * taken; it is given on as the reader of standard output takes it, and never waited for. */
 static void relay_output(struct guard *g)
 {
     struct pollfd *from = &g->watched[WATCH_RELAY], *to = &g->watched[WATCH_OUTPUT];
-    if (g->n_relay && to->revents & POLLOUT) {
-        ssize_t n = write(STDOUT_FILENO, g->relay, g->n_relay);
+    if (from->revents) {
+        buffer_reserve(&g->relay, RELAY_PIECE);
+        ssize_t n = g->relay.failed ? -1 : read(from->fd, g->relay.bytes + g->relay.size, RELAY_PIECE);
+        g->relay.size += n > 0 ? (size_t)n : 0;
+        if (n == 0)
+            close_end(&from->fd);
+    }
+    if (to->revents & POLLOUT) {            /* a pipe that is ready takes as much without a wait */
+        ssize_t n = write(STDOUT_FILENO, g->relay.bytes + g->relayed, MIN(g->relay.size - g->relayed, PIPE_BUF));
         if (n < 0 && errno != EAGAIN && errno != EINTR) {
             g->output_error = errno;
             g->output_lost = true;
         }
-        g->n_relay -= n > 0 ? (size_t)n : 0;
-        memmove(g->relay, g->relay + MAX(n, 0), g->n_relay);
-    } else if (!g->n_relay && from->revents) {
-        ssize_t n = read(from->fd, g->relay, sizeof g->relay);
-        g->n_relay = n > 0 ? (size_t)n : 0;
-        if (n == 0)
-            close_end(&from->fd);
+        g->relayed += n > 0 ? (size_t)n : 0;
     }
-    from->events = g->n_relay ? 0 : POLLIN;
-    to->events = g->n_relay ? POLLOUT : 0;
+    if (g->relayed == g->relay.size)
+        g->relayed = g->relay.size = 0;
+    from->events = g->relay.size < RELAY_MOST ? POLLIN : 0;
+    to->events = g->relayed < g->relay.size ? POLLOUT : 0;
 }
 
 /* How long to wait for news; 0 when there is nothing to wait for any more. */
 static int patience_ms(struct guard *g)
 {
     if (g->mpirun == 0)
-        return g->n_relay || g->watched[WATCH_RELAY].fd >= 0 ? 100 : 0;        /* its last output */
+        return g->relay.size || g->watched[WATCH_RELAY].fd >= 0 ? 100 : 0;        /* its last output */
     if (!g->any_dead)
         return -1;
     g->stuck = now_ms() - g->dead_ms >= DEAD_GRACE_MS;
@@ -403,7 +411,7 @@ static void watch(struct guard *g)
     for (int wait_ms; !g->output_lost && (wait_ms = patience_ms(g)) != 0;) {
         struct signalfd_siginfo signal;
         int n = poll(g->watched, (nfds_t)(N_WATCHED + g->job->options->n_ranks), wait_ms);
-        if (n == 0 && g->mpirun == 0 && !g->n_relay)
+        if (n == 0 && g->mpirun == 0 && !g->relay.size)
             return;                     /* somebody else holds its output open, and is silent */
         look_at_ranks(g);
         g->output_lost = g->watched[WATCH_OUTPUT].revents & (POLLERR | POLLHUP);
@@ -498,12 +506,12 @@ static int guard_run(struct guard *g, int argc, char **argv)
     set_environment(g->job);
     g->mpirun = start_mpirun(g->job, output[1], argc, argv);
     close(output[1]);
+    fcntl(output[0], F_SETPIPE_SZ, 1 << 20);
     g->watched[WATCH_RELAY] = (struct pollfd){ .fd = output[0], .events = POLLIN };
     if (g->mpirun < 0) {
         fprintf(stderr, "stoa: fork: %s\n", strerror(errno));
         return 1;
     }
-    close(g->job->input[0]);
     signal(SIGPIPE, SIG_IGN);           /* standard error may have lost its reader as well */
     watch(g);
     bool ended_by_itself = g->mpirun == 0 || g->output_lost || g->stuck;
@@ -607,10 +615,22 @@ static int attend(struct job *job, pid_t guard)
     return code ? code : WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
+/* The way of standard input to rank 0: a FIFO in the job's folder, or with hosts a pipe to mpirun.  Its reading end stays open
+ * here, so that what is written before rank 0 comes is not lost. */
+static int open_input(struct job *job)
+{
+    char path[PATH_MAX + 32];
+    if (!local(job))
+        return pipe2(job->input, O_CLOEXEC);
+    if (snprintf(path, sizeof path, "%s/" INPUT_FIFO, job->folder) >= (int)sizeof path || mkfifo(path, 0600) < 0 ||
+        (job->input[0] = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)) < 0)
+        return -1;
+    return (job->input[1] = open(path, O_WRONLY | O_CLOEXEC)) < 0 ? -1 : 0;
+}
+
 static int open_pipes(struct job *job)
 {
-    if (pipe2(job->leash, O_CLOEXEC) < 0 || pipe2(job->input, O_CLOEXEC) < 0 ||
-        fcntl(job->input[1], F_SETFL, O_NONBLOCK) < 0)
+    if (pipe2(job->leash, O_CLOEXEC) < 0 || open_input(job) < 0 || fcntl(job->input[1], F_SETFL, O_NONBLOCK) < 0)
         return error_set(ERR_FAILED, "pipe: %s", strerror(errno));
     return 0;
 }
@@ -686,6 +706,19 @@ static void show_life(const char *folder, const char *rank)
         atexit(say_last_words);
 }
 
+/* Rank 0 of a local job reads the command's input from a FIFO: mpirun 4.1 passes on a large input, and crashes now and then
+ * when a rank ends at the end of it. */
+static void take_input(const char *folder)
+{
+    char path[PATH_MAX + 32];
+    int fd = snprintf(path, sizeof path, "%s/" INPUT_FIFO, folder) < (int)sizeof path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;                         /* a job on several hosts: mpirun passes it on */
+    fcntl(fd, F_SETFL, 0);
+    dup2(fd, STDIN_FILENO);
+    close(fd);
+}
+
 /* The kernel's "parent" in PR_SET_PDEATHSIG is the thread that forked this rank, and a launcher that ends that thread would end
  * its rank.  Of a foreign launcher nothing is known; Open MPI's has a pool of threads for 32 ranks of a host and more, which
  * set_environment() switches off.  So only ranks of launch_ranks() are tied. */
@@ -698,5 +731,8 @@ void launch_tie_rank(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher)
         raise(SIGKILL);                 /* it ended before the line above */
-    show_life(folder, getenv("PMIX_RANK"));
+    const char *rank = getenv("PMIX_RANK");
+    show_life(folder, rank);
+    if (rank && !strcmp(rank, "0"))
+        take_input(folder);
 }
