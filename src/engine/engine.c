@@ -224,7 +224,6 @@ void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset
                                    .wire_s = c.wire_s, .compute_s = MAX(c.step_s - c.wait_s - c.wire_s, 0), .bytes_sent = c.bytes_sent,
                                    .n_hidden = c.n_hidden };
     memcpy(out->hidden_square, c.hidden_square, sizeof out->hidden_square);
-    memcpy(out->hidden_layer, c.hidden_layer, sizeof out->hidden_layer);
     if (reset)
         program_counters_reset(e->program);
 }

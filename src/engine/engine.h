@@ -10,6 +10,7 @@
 
 #include "engine/sampler.h"
 #include "run/compile.h"
+#include "run/program.h"
 
 #include "comm/comm.h"
 
@@ -80,8 +81,7 @@ struct rank_counters {
     uint64_t weight_bytes, peak_bytes;  /* peak: of the process, as the system counts it */
     double compute_s, wait_s, wire_s;   /* since the last reset */
     uint64_t bytes_sent;
-    double hidden_square[256];          /* see run/program.h */
-    int32_t hidden_layer[256];
+    double hidden_square[PROGRAM_MAX_HIDDEN];           /* see run/program.h */
     uint32_t n_hidden;
 };
 /* counters: engine_n_ranks() of them. */

@@ -347,7 +347,7 @@ static void count_hidden(struct program *p)
             size_t n_floats = (size_t)p->count[symbol_of(t)] * tensor_columns(t);
             for (size_t j = 0; j < n_floats; j++)
                 p->counters.hidden_square[n] += (double)x[j] * x[j];
-            p->counters.hidden_layer[n++] = node->layer;
+            n++;
         }
     p->counters.n_hidden = n;
 }
@@ -391,7 +391,6 @@ static void add_comm(struct comm *comm, struct program_counters *out)
     out->wait_s += c->wait_s;
     out->wire_s += c->wire_s;
     out->bytes_sent += c->bytes_sent;
-    out->n_messages += c->n_messages;
 }
 
 static void reset_comm(struct comm *comm, struct program_counters *out)
@@ -404,8 +403,6 @@ void program_counters(const struct program *p, struct program_counters *out)
 {
     *out = p->counters;
     out->weight_bytes = weights_bytes(p->weights);
-    out->cache_bytes = p->cache.n_bytes;
-    out->arena_bytes = p->graph->arena_bytes;
     each_comm(p, add_comm, out);
 }
 

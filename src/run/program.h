@@ -51,13 +51,14 @@ int program_step(struct program *program, const struct step *step);
 /* The output called `name` after a step: [rows][columns]; NULL when this rank does not make it.  Valid until the next step. */
 const float *program_output(const struct program *program, const char *name, uint32_t *n_columns);
 
+#define PROGRAM_MAX_HIDDEN 1025             /* one more than a model may have layers */
+
 struct program_counters {
-    size_t weight_bytes, cache_bytes, arena_bytes;
+    size_t weight_bytes;
     double step_s;                          /* inside program_step() */
     double wait_s, wire_s;                  /* of that, in communication */
-    uint64_t bytes_sent, n_messages;
-    double hidden_square[256];              /* sums of squares of the outputs "hidden", in order */
-    int hidden_layer[256];
+    uint64_t bytes_sent;
+    double hidden_square[PROGRAM_MAX_HIDDEN];       /* sums of squares of the outputs "hidden", in order */
     uint32_t n_hidden;
 };
 void program_counters(const struct program *program, struct program_counters *out);
