@@ -45,7 +45,7 @@ MODELS = {
     "tiny-q4_1": (BLOCKS, T.Q4_1, 1),
     "tiny-mixed": (Shape(tied=True), None, 1),
     "tiny-3heads": (Shape(heads=3, head_dim=32, kv_heads=1), T.Q8_0, 1),            # on 4 ranks one holds no head
-    "tiny-group": (Shape(dim=64, heads=100, head_dim=8, kv_heads=1, layers=2), T.F32, 1),     # more queries of a token than a call takes
+    "tiny-group": (Shape(dim=64, heads=100, head_dim=8, kv_heads=1, layers=3), T.F32, 1),     # more queries of a token than a call takes
     "tiny-wide": (Shape(dim=64, heads=8, head_dim=8, ffn=2080, layers=3), T.Q8_0, 1),   # K >= 2048: 16 groups of 65 units
     "tiny-split": (BLOCKS, T.Q4_0, 3),
 }
