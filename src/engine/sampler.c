@@ -8,6 +8,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MASS_ONE 0x1p40f        /* fixed point of a mass: 2^18 ids of mass 1 still fit 64 bits with room */
 #define MASS_FLOOR (-28.0f)     /* exp of less is under 2^-40 */
@@ -171,7 +172,7 @@ void sample_collect(struct buffer *out, const float *slice, uint32_t n, int32_t 
     if (out->failed)
         return;
     row.n_candidates = (uint32_t)((out->size - at - sizeof row) / sizeof(struct candidate));
-    *(struct candidate_row *)(void *)(out->bytes + at) = row;
+    memcpy(out->bytes + at, &row, sizeof row);          /* rows follow each other without gaps */
 }
 
 int sample_pick(int32_t *id, struct candidate *candidates, size_t n, uint64_t mass, const struct sample_params *params)

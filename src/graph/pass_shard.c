@@ -112,9 +112,8 @@ static struct tensor *replicated(struct shard *s, const struct tensor *t)
 
 static int map(struct shard *s, const struct node *n, uint32_t i, struct tensor *t)
 {
-    if (!t)
+    if (!t || !(t->name = arena_string(&s->to->arena, n->out[i]->name)))        /* the model's graph is closed before this one */
         return ERR_FAILED;
-    t->name = n->out[i]->name;
     s->local[n->out[i]->id] = t;
     return 0;
 }
@@ -133,7 +132,8 @@ static int rebuild(struct shard *s, const struct node *n, struct tensor *const *
         return ERR_FAILED;
     for (uint32_t i = 0; i < n->n_out; i++) {
         memcpy(made->out[i]->placement, in[0]->placement, sizeof in[0]->placement);
-        map(s, n, i, made->out[i]);
+        if (map(s, n, i, made->out[i]) < 0)
+            return ERR_NO_MEMORY;
     }
     return 0;
 }
@@ -263,7 +263,8 @@ static int receive_inputs(struct shard *s, const struct node *n)
         made->out[0]->type = t->type;
         made->out[0]->n_dims = t->n_dims;
         memcpy(made->out[0]->dim, t->dim, sizeof t->dim);
-        made->out[0]->name = t->name;
+        if (!(made->out[0]->name = arena_string(&s->to->arena, t->name)))
+            return ERR_NO_MEMORY;
         s->local[t->id] = made->out[0];
     }
     return 0;
