@@ -88,6 +88,7 @@ static int print_json(struct session *s, const struct generation *g, const struc
 
 static void print_summary(struct session *s, const struct generation *g, const struct rank_counters *ranks)
 {
+    fflush(stdout);
     fprintf(stderr, "\nlayout %s; weights per rank:", s->layout);
     for (int r = 0; r < engine_n_ranks(s->engine); r++)
         fprintf(stderr, "%s %llu", r ? "," : "", (unsigned long long)ranks[r].weight_bytes);

@@ -39,6 +39,7 @@
 #include <unistd.h>
 
 #define INPUT_FIFO "input"
+#define OUTPUT_FIFO "output"
 #define RANK_FOLDER "STOA_JOB"          /* in a rank's environment: the folder of the FIFOs */
 
 enum {
@@ -278,6 +279,16 @@ static pid_t start_mpirun(const struct job *job, int output, int argc, char **ar
     return child;
 }
 
+/* Both ends of a FIFO in the job's folder, the reading one nonblocking. */
+static int open_fifo(const struct job *job, const char *name, int ends[2])
+{
+    char path[PATH_MAX + 32];
+    if (snprintf(path, sizeof path, "%s/%s", job->folder, name) >= (int)sizeof path || mkfifo(path, 0600) < 0 ||
+        (ends[0] = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)) < 0)
+        return -1;
+    return (ends[1] = open(path, O_WRONLY | O_CLOEXEC)) < 0 ? -1 : 0;
+}
+
 /* ---- the guard ---------------------------------------------------------------------------------------------------------- */
 enum { WATCH_SIGNALS, WATCH_LEASH, WATCH_RELAY, WATCH_OUTPUT, N_WATCHED };
 
@@ -497,8 +508,8 @@ static int verdict(const struct guard *g)
 static int guard_run(struct guard *g, int argc, char **argv)
 {
     int err = guard_open(g), output[2] = { -1, -1 };
-    if (err == 0 && pipe2(output, O_CLOEXEC) < 0)
-        err = error_set(ERR_FAILED, "pipe: %s", strerror(errno));
+    if (err == 0 && open_fifo(g->job, OUTPUT_FIFO, output) < 0)
+        err = error_set(ERR_FAILED, "no way for the output: %s", strerror(errno));
     if (err < 0) {
         fprintf(stderr, "stoa: %s\n", error_text());
         return error_exit_code(err);
@@ -619,13 +630,7 @@ static int attend(struct job *job, pid_t guard)
  * here, so that what is written before rank 0 comes is not lost. */
 static int open_input(struct job *job)
 {
-    char path[PATH_MAX + 32];
-    if (!local(job))
-        return pipe2(job->input, O_CLOEXEC);
-    if (snprintf(path, sizeof path, "%s/" INPUT_FIFO, job->folder) >= (int)sizeof path || mkfifo(path, 0600) < 0 ||
-        (job->input[0] = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)) < 0)
-        return -1;
-    return (job->input[1] = open(path, O_WRONLY | O_CLOEXEC)) < 0 ? -1 : 0;
+    return local(job) ? open_fifo(job, INPUT_FIFO, job->input) : pipe2(job->input, O_CLOEXEC);
 }
 
 static int open_pipes(struct job *job)
@@ -706,17 +711,23 @@ static void show_life(const char *folder, const char *rank)
         atexit(say_last_words);
 }
 
-/* Rank 0 of a local job reads the command's input from a FIFO: mpirun 4.1 passes on a large input, and crashes now and then
- * when a rank ends at the end of it. */
-static void take_input(const char *folder)
+static void take_stream(const char *folder, const char *name, int flags, int as)
 {
     char path[PATH_MAX + 32];
-    int fd = snprintf(path, sizeof path, "%s/" INPUT_FIFO, folder) < (int)sizeof path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    int fd = snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path ? open(path, flags | O_NONBLOCK | O_CLOEXEC) : -1;
     if (fd < 0)
-        return;                         /* a job on several hosts: mpirun passes it on */
+        return;                         /* a rank on another host than the guard's: mpirun passes it on */
     fcntl(fd, F_SETFL, 0);
-    dup2(fd, STDIN_FILENO);
+    dup2(fd, as);
     close(fd);
+}
+
+/* Rank 0 of a local job reads the command's input and writes its output past mpirun 4.1, which crashes now and then when a rank
+ * ends at the end of a large input, and lets standard error overtake standard output. */
+static void take_streams(const char *folder)
+{
+    take_stream(folder, INPUT_FIFO, O_RDONLY, STDIN_FILENO);
+    take_stream(folder, OUTPUT_FIFO, O_WRONLY, STDOUT_FILENO);
 }
 
 /* The kernel's "parent" in PR_SET_PDEATHSIG is the thread that forked this rank, and a launcher that ends that thread would end
@@ -734,5 +745,5 @@ void launch_tie_rank(void)
     const char *rank = getenv("PMIX_RANK");
     show_life(folder, rank);
     if (rank && !strcmp(rank, "0"))
-        take_input(folder);
+        take_streams(folder);
 }

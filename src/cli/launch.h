@@ -23,6 +23,7 @@ struct launch_options {
  *   0 to 3             as the ranks ended, when the one that failed has said why (launch_explained())
  *   1                  a rank or mpirun died, or could not start: one line on standard error says so
  *   128 + a signal     SIGINT, SIGTERM, SIGHUP or SIGQUIT came, or SIGPIPE: nobody reads standard output any more
+ * A SIGKILL to the command in its first milliseconds, before there is a guard, leaves an empty job's folder behind.
  * or a negative error code when nothing was started (no launcher installed, hosts file unreadable).
  *
  * Open MPI's parameters go through the environment (OMPI_MCA_x), and one that the user has set wins.  A rank's standard input

@@ -112,6 +112,7 @@ struct run {
     int in, out;                        /* -1: closed */
     char mark[64], folder[64], errors[80];
     char output[1 << 21], error_text[4096];
+    bool killed_early;                  /* by SIGKILL before its guard was there: a folder may stay, see launch.h */
     size_t n_output;
     int code;                           /* exit code; 1000 + signal; -1: not in time */
     long long ended_ms;                 /* when it was told to end */
@@ -242,11 +243,18 @@ static void run_finish(struct run *r)
         check(now_ms() - start < ALLOWED_MS);
     }
     check_int(run_process(r, NULL, NULL), 0);
-    check_int(n_entries(r->folder, ""), 0);
-    check_int(n_entries("/dev/shm", prefix), 0);
+    if (!r->killed_early) {
+        check_int(n_entries(r->folder, ""), 0);
+        check_int(n_entries("/dev/shm", prefix), 0);
+    }
 
     FILE *file = fopen(r->errors, "r");
     r->error_text[file ? fread(r->error_text, 1, sizeof r->error_text - 1, file) : 0] = '\0';
+    /* mpirun's event library warns now and then, on a crowded machine, when it closes what a rank has left. */
+    for (char *line; (line = strstr(r->error_text, "[warn] Epoll"));) {
+        char *end = strchr(line, '\n');
+        memmove(line, end ? end + 1 : line + strlen(line), strlen(end ? end + 1 : line + strlen(line)) + 1);
+    }
     if (file)
         fclose(file);
     unlink(r->errors);
@@ -434,6 +442,7 @@ static void test_early_ends(void)
         int signal_number = delay_ms % 16 ? SIGTERM : SIGKILL;
         check_begin("signal %d after %d ms", signal_number, delay_ms);
         struct run *r = run_start("wait", "2", NULL, -1);
+        r->killed_early = signal_number == SIGKILL && delay_ms <= 32;
         nap_ms(delay_ms + 5);
         kill(r->parent, signal_number);
         run_finish(r);
