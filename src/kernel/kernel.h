@@ -85,8 +85,14 @@ void matmul_pack(void *packed, enum dtype type, const void *rows, size_t row_byt
 typedef void rms_norm_fn(float *y, const float *x, const float *weight, size_t n, float eps);
 /* y = a + b; y may be a or b. */
 typedef void add_fn(float *y, const float *a, const float *b, size_t n);
-/* y = (gate * (1 / (1 + exp(-gate)))) * up, with math.h's exp; y may be gate or up. */
-typedef void swiglu_fn(float *y, const float *gate, const float *up, size_t n);
+/* y = act(gate) * up, with math.h's exp and tanh; y may be gate or up.
+ *   swiglu   act(x) = x * (1 / (1 + exp(-x)))
+ *   geglu    act(x) = (0.5 * x) * (1 + tanh(u)),  u = 0x1.988454p-1 * fmaf(0.044715f * (x * x), x, x)      (GELU, tanh form) */
+typedef void glu_fn(float *y, const float *gate, const float *up, size_t n);
+/* y = x * factor; y may be x. */
+typedef void scale_fn(float *y, const float *x, float factor, size_t n);
+/* y = cap * tanh(x / cap), cap > 0; y may be x. */
+typedef void softcap_fn(float *y, const float *x, float cap, size_t n);
 /* Rotates one head in place.  angle holds cos then sin, n_pairs each (n_pairs = rotated dims / 2).
  *   interleaved (`llama` in GGUF): pairs (x[2i], x[2i+1]);  else ("neox"): pairs (x[i], x[i + n_pairs])
  *   x0' = fmaf(x0, c, -(x1 * s)),  x1' = fmaf(x0, s, x1 * c) */
@@ -107,25 +113,29 @@ static inline size_t kv_tile_bytes(enum dtype type, uint32_t head_dim)
 /* Stores k and v of one position at slot (position % 16), rounded to nearest even. */
 typedef void kv_store_fn(void *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim);
 
-/* Attention of a few queries of one sequence over one KV head.  Query i sees positions 0 .. n_keys[i] - 1, n_keys[i] >= 1.
- * tiles[b] is the tile of positions 16 b .. 16 b + 15; slots past a query's n_keys may hold anything, NaN too.
+/* Attention of a few queries of one sequence over one KV head.  Query i sees positions first_key[i] .. n_keys[i] - 1, at
+ * least one.  tiles[b] is the tile of positions 16 b .. 16 b + 15, and is not looked at where no query sees one of them;
+ * slots that a query does not see may hold anything, NaN too.
  *
  * Positions are cut into spans of SPAN_TOKENS.  In a span, for a query:
- *   score[j] = (chain over d ascending of fmaf(q[d], k[j][d], acc)) * scale
+ *   score[j] = (chain over d ascending of fmaf(q[d], k[j][d], acc)) * scale;  with a softcap: cap * tanh(score / cap)
  *   m = max score;  p[j] = exp(score[j] - m);  l = sum of p, 16 lanes (lane = j mod 16), fixed tree
  *   o[d] = chain over j ascending of fmaf(p[j], v[j][d], acc)
- * Keys that the query does not see are skipped, not multiplied by 0.  Spans are merged as a binary counter: after span s
- * (from 0) is pushed, the two topmost partials are merged while bit 0, 1, .. of s is 1 (so 1: once, 3: twice); at the end
- * all are merged, the two topmost first.  merge(older a, newer b): m = max(a.m, b.m), ca = exp(a.m - m), cb = exp(b.m - m),
+ * Keys that the query does not see are skipped, not multiplied by 0; a span of which it sees none is absent.  Spans are merged
+ * as a binary counter: after span s is pushed, for bit b = 0, 1, .. of s while it is 1, the two topmost partials are merged,
+ * unless the lower one is absent: that is when (s >> b) << b is not above the first span that the query sees.  (So with
+ * all spans seen: after 1 once, after 3 twice.)  At the end all are merged, the two topmost first.  merge(older a, newer b): m = max(a.m, b.m), ca = exp(a.m - m), cb = exp(b.m - m),
  * l = fmaf(b.l, cb, a.l * ca), o = fmaf(b.o, cb, a.o * ca).  The result is o * (1 / l). */
 struct attention_args {
     const void *const *tiles;
     uint32_t n_queries;             /* 1 .. ATTENTION_MAX_QUERIES */
     const float *const *q;          /* [n_queries] -> [head_dim] */
     float *const *out;              /* [n_queries] -> [head_dim] */
+    const uint32_t *first_key;      /* [n_queries]; NULL: 0 for all */
     const uint32_t *n_keys;         /* [n_queries] */
     uint32_t head_dim;              /* 1 .. ATTENTION_MAX_DIM */
     float scale;
+    float softcap;                  /* 0: none */
 };
 #define ATTENTION_MAX_QUERIES 64
 #define ATTENTION_MAX_DIM 256
@@ -142,7 +152,9 @@ struct kernels {
     quantize_fn *quantize;
     rms_norm_fn *rms_norm;
     add_fn *add;
-    swiglu_fn *swiglu;
+    glu_fn *swiglu, *geglu;
+    scale_fn *scale;
+    softcap_fn *softcap;
     rope_fn *rope;
     row_max_fn *row_max;
     kv_store_fn *kv_store[N_DTYPES];                /* F16, BF16, F32 */
