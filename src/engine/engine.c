@@ -85,7 +85,7 @@ static int open_program(struct engine *e, const struct model_file *file)
         return err;
     struct program_options program = {
         .file = file, .kernels = e->kernels, .pool = e->pool, .mesh = &e->mesh, .rank = e->rank, .stages = e->stages,
-        .n_blocks = o->max_sequences * DIV_UP(o->context, BLOCK_TOKENS), .max_sequence_blocks = DIV_UP(o->context, BLOCK_TOKENS), .progress = show_progress, .progress_user = &next_s,
+        .n_blocks = { o->max_sequences * DIV_UP(o->context, BLOCK_TOKENS) }, .context = o->context, .progress = show_progress, .progress_user = &next_s,
     };
     memcpy(program.axis, e->axis, sizeof program.axis);
     return program_open(&e->program, g, &program);

@@ -324,7 +324,7 @@ static void add_tokens(struct flight *f, struct sequence *s, uint32_t n)
     struct plan *p = f->plan;
     struct plan_header *h = &p->header;
     f->sequence[h->n_sequences] = s;
-    p->sequences[h->n_sequences++] = (struct step_sequence){ h->n_tokens, n, s->n_planned, DIV_UP(s->n_planned + n, BLOCK_TOKENS), s->blocks };
+    p->sequences[h->n_sequences++] = (struct step_sequence){ h->n_tokens, n, s->n_planned, .table = { { DIV_UP(s->n_planned + n, BLOCK_TOKENS), s->blocks } } };
     for (uint32_t i = 0; i < n; i++) {
         uint32_t position = s->n_planned + i;
         p->tokens[h->n_tokens] = s->tokens[position];

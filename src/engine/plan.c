@@ -83,12 +83,12 @@ size_t plan_encode(const struct plan *p, void *bytes)
     at = put(at, p->row, header.n_rows * sizeof *p->row);
     for (uint32_t i = 0; i < header.n_sequences; i++) {
         const struct step_sequence *s = &p->sequences[i];
-        struct wire_sequence wire = { s->first_token, s->n_tokens, s->position, s->n_blocks };
+        struct wire_sequence wire = { s->first_token, s->n_tokens, s->position, s->table[0].n_blocks };
         at = put(at, &wire, sizeof wire);
-        header.n_blocks += s->n_blocks;
+        header.n_blocks += s->table[0].n_blocks;
     }
     for (uint32_t i = 0; i < header.n_sequences; i++)
-        at = put(at, p->sequences[i].blocks, p->sequences[i].n_blocks * sizeof(uint32_t));
+        at = put(at, p->sequences[i].table[0].blocks, p->sequences[i].table[0].n_blocks * sizeof(uint32_t));
     header.n_bytes = (size_t)(at - (char *)bytes);
     memcpy(bytes, &header, sizeof header);
     return header.n_bytes;
@@ -117,7 +117,7 @@ int plan_decode(struct plan *p, const void *bytes, size_t n_bytes)
         at = take(&wire, at, sizeof wire);
         if (wire.n_blocks > h.n_blocks - n_blocks || (uint64_t)wire.first_token + wire.n_tokens > h.n_tokens)
             return error_set(ERR_PEER, "step plan %u has a sequence with more blocks or tokens than the plan", h.number);
-        p->sequences[i] = (struct step_sequence){ wire.first_token, wire.n_tokens, wire.position, wire.n_blocks, p->blocks + n_blocks };
+        p->sequences[i] = (struct step_sequence){ wire.first_token, wire.n_tokens, wire.position, .table = { { wire.n_blocks, p->blocks + n_blocks } } };
         n_blocks += wire.n_blocks;
     }
     if (n_blocks != h.n_blocks)

@@ -91,6 +91,18 @@ static struct tensor *one(struct graph *g, enum op op, struct tensor *a, struct 
     return n ? n->out[0] : NULL;
 }
 
+uint32_t graph_cache_group(struct graph *g, uint32_t window, uint32_t head_dim)
+{
+    uint32_t i = 0;
+    while (i < g->n_cache_groups && (g->cache_group[i].window != window || g->cache_group[i].head_dim != head_dim))
+        i++;
+    if (i == GRAPH_MAX_CACHE_GROUPS)
+        error_set(ERR_BAD_FILE, "layers keep their keys in more than %d ways", GRAPH_MAX_CACHE_GROUPS);
+    else if (i == g->n_cache_groups)
+        g->cache_group[g->n_cache_groups++] = (struct cache_group){ .window = window, .head_dim = head_dim };
+    return i;
+}
+
 struct tensor *graph_input(struct graph *g, const char *name, enum dtype type, struct dim dim)
 {
     int layer = g->layer;

@@ -29,6 +29,7 @@ enum symbol { SYMBOL_NONE, SYMBOL_T, SYMBOL_R, N_SYMBOLS };
 extern const char *const symbol_name[N_SYMBOLS];
 
 #define GRAPH_MAX_DIMS 6
+#define GRAPH_MAX_CACHE_GROUPS 4
 #define NODE_MAX_INPUTS 8
 #define NODE_MAX_OUTPUTS 4
 #define NODE_MAX_STEPS 8
@@ -102,7 +103,8 @@ struct node_attr {
     bool interleaved;               /* rope */
     double rope_base;               /* rope_angles */
     float scale;                    /* attention */
-    uint32_t cache_layer;           /* kv_store, attention: layer of this rank's cache */
+    uint32_t cache_group, cache_layer;      /* kv_store, attention: which group, and layer of this rank's part of it */
+    float softcap;                  /* attention, softcap: 0 is none */
     uint32_t first_head, first_kv_head, heads_per_kv;      /* attention: the rank's first heads in the model's numbering */
     enum label sum_label;           /* matmul: the label that is contracted, or LABEL_NONE; all_reduce */
     struct tree tree;               /* matmul over a label: leaves relative to the weight's own columns */
@@ -123,6 +125,13 @@ struct node {
 };
 #define LAYER_ANY (-1)
 
+/* Layers whose keys and values are kept alike.  Every rank has all groups of the model, with layers or without. */
+struct cache_group {
+    uint32_t window;                /* a query sees this many positions, its own included; 0: all */
+    uint32_t head_dim;
+    uint32_t n_layers, n_kv_heads;  /* on this rank; set by pass_shard() */
+};
+
 struct graph {
     struct arena arena;
     struct node *first, *last;
@@ -133,8 +142,8 @@ struct graph {
     struct label_info labels[N_LABELS];
     bool int8_activations;          /* the numeric mode: matmuls over block weights quantize their input */
     enum dtype cache_type;
-    uint32_t n_kv_heads, head_dim;  /* of the cache on this rank; n_kv_heads is cut by pass_shard() */
-    uint32_t n_cache_layers;        /* on this rank */
+    uint32_t n_cache_groups;
+    struct cache_group cache_group[GRAPH_MAX_CACHE_GROUPS];
     size_t arena_bytes;             /* pass_place() */
     FILE *log;                      /* NULL, or where a pass reports each rewrite */
 };
@@ -158,6 +167,9 @@ void graph_close(struct graph *g);
 /* Declares that the model has n elements of a label, `width` columns each where they are contracted, cut in `unit`s of
  * elements.  graph_matmul() widens the unit to what the blocks of the weights and of int8 activations span. */
 void graph_label(struct graph *g, enum label label, uint32_t n_elements, uint32_t width, uint32_t unit);
+/* The cache group with this window and head size, made at its first use; GRAPH_MAX_CACHE_GROUPS, with an error, when there are
+ * too many. */
+uint32_t graph_cache_group(struct graph *g, uint32_t window, uint32_t head_dim);
 /* kv_heads are cut where the heads they serve are. */
 void graph_label_follows(struct graph *g, enum label label, uint32_t n_elements, enum label of, uint32_t per_element);
 

@@ -188,8 +188,9 @@ int shard_kv_store(struct shard *s, const struct node *n)
     struct node_attr attr = n->attr;
     if (!in[0] || !in[1])
         return ERR_FAILED;
-    attr.cache_layer = s->to->n_cache_layers++;
-    s->to->n_kv_heads = (uint32_t)(tensor_columns(in[0]) / attr.head_dim);
+    struct cache_group *group = &s->to->cache_group[attr.cache_group];
+    attr.cache_layer = group->n_layers++;
+    group->n_kv_heads = (uint32_t)(tensor_columns(in[0]) / attr.head_dim);
     return rebuild(s, n, in, &attr);
 }
 
@@ -344,7 +345,8 @@ static void copy_settings(struct graph *to, const struct graph *from)
     memcpy(to->symbol_max, from->symbol_max, sizeof to->symbol_max);
     memcpy(to->labels, from->labels, sizeof to->labels);
     to->cache_type = from->cache_type;
-    to->head_dim = from->head_dim;
+    to->n_cache_groups = from->n_cache_groups;
+    memcpy(to->cache_group, from->cache_group, sizeof to->cache_group);
     to->log = from->log;
 }
 

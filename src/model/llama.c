@@ -91,7 +91,7 @@ static struct tensor *attention(struct graph *g, const struct model_file *file, 
     struct dim embd = DIM(m->n_embd), heads = DIM_OF(m->n_heads, LABEL_HEADS, m->head_dim);
     struct dim kv_heads = DIM_OF(m->n_kv_heads, LABEL_KV_HEADS, m->head_dim);
     struct node_attr attr = {
-        .head_dim = m->head_dim, .n_rotated = m->n_rotated, .interleaved = true, .cache_layer = i,
+        .head_dim = m->head_dim, .n_rotated = m->n_rotated, .interleaved = true, .cache_group = graph_cache_group(g, 0, m->head_dim),
         .scale = 1.0f / sqrtf((float)m->head_dim), .heads_per_kv = m->n_heads / m->n_kv_heads,
     };
     struct tensor *q = graph_matmul(g, h, model_weight(g, file, WEIGHT_MATMUL, heads, embd, "blk.%u.attn_q.weight", i));
@@ -123,7 +123,6 @@ static int build(struct graph *g, const struct model_file *file, const struct mo
     graph_label(g, LABEL_FFN, m.n_ffn, 1, 1);
     graph_label(g, LABEL_VOCAB, m.n_vocab, 1, 16);
     g->n_layers = m.n_layers;
-    g->head_dim = m.head_dim;
 
     struct tensor *tokens = graph_input(g, "tokens", DTYPE_I32, DIM_T), *positions = graph_input(g, "positions", DTYPE_I32, DIM_T);
     struct tensor *rows = graph_input(g, "rows", DTYPE_I32, DIM_R), *factors = NULL;

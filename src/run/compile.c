@@ -75,8 +75,13 @@ int predict_rank(struct rank_prediction *out, const struct model_file *file, con
         return err;
     *out = (struct rank_prediction){
         .weight_bytes = graph_weight_bytes(g, matmul_packed_bytes), .activation_bytes = g->arena_bytes,
-        .kv_bytes_per_token = kv_block_bytes(g->n_cache_layers, g->n_kv_heads, g->head_dim, g->cache_type) / BLOCK_TOKENS,
     };
+    for (uint32_t i = 0; i < g->n_cache_groups; i++) {
+        const struct cache_group *c = &g->cache_group[i];
+        size_t bytes = kv_block_bytes(c->n_layers, c->n_kv_heads, c->head_dim, g->cache_type) / BLOCK_TOKENS;
+        out->kv_bytes_per_token += c->window ? 0 : bytes;
+        out->kv_window_bytes += c->window * bytes;
+    }
     graph_close(g);
     return 0;
 }

@@ -69,13 +69,25 @@ static void row_rope(struct program *p, struct instr *in, uint32_t r, int t)
         p->options.kernels->rope(y + head, angle, in->attr->n_rotated / 2, in->attr->interleaved);
 }
 
+static const struct kv_cache *cache_of(const struct program *p, const struct instr *in)
+{
+    return &p->cache[in->attr->cache_group];
+}
+
+/* Of positions BLOCK_TOKENS * block and up. */
+static void *cache_tile(const struct program *p, const struct instr *in, const struct step_sequence *sequence, uint32_t block, uint32_t kv_head)
+{
+    const struct step_table *table = &sequence->table[in->attr->cache_group];
+    return kv_cache_tile(cache_of(p, in), table->blocks[block % table->n_blocks], in->attr->cache_layer, kv_head);
+}
+
 static void row_kv_store(struct program *p, struct instr *in, uint32_t r, int t)
 {
     const struct step_sequence *sequence = &p->step->sequences[p->sequence_of[r]];
     uint32_t position = (uint32_t)p->step->positions[r], head_dim = in->attr->head_dim;
     const float *k = operand_row(&in->in[0], r, t), *v = operand_row(&in->in[1], r, t);
-    for (uint32_t head = 0; head < p->cache.n_kv_heads; head++) {
-        void *tile = kv_cache_tile(&p->cache, sequence->blocks[position / BLOCK_TOKENS], in->attr->cache_layer, head);
+    for (uint32_t head = 0; head < cache_of(p, in)->n_kv_heads; head++) {
+        void *tile = cache_tile(p, in, sequence, position / BLOCK_TOKENS, head);
         p->options.kernels->kv_store[p->graph->cache_type](tile, position % BLOCK_TOKENS, k + head * head_dim, v + head * head_dim, head_dim);
     }
 }
@@ -144,26 +156,29 @@ static void attend(struct program *p, struct instr *in, const struct attention_i
     const struct step_sequence *sequence = &p->step->sequences[item->sequence];
     const float *q[ATTENTION_MAX_QUERIES];
     float *out[ATTENTION_MAX_QUERIES];
-    uint32_t n_keys[ATTENTION_MAX_QUERIES], n = 0, head_dim = in->attr->head_dim;
+    uint32_t first_key[ATTENTION_MAX_QUERIES], n_keys[ATTENTION_MAX_QUERIES], n = 0, head_dim = in->attr->head_dim;
+    uint32_t window = p->graph->cache_group[in->attr->cache_group].window;
     for (uint32_t t = first_token; t < first_token + n_tokens; t++)
         for (uint32_t h = heads.begin; h < heads.end; h++, n++) {
             q[n] = (const float *)operand_row(&in->in[0], t, 0) + h * head_dim;
             out[n] = (float *)operand_row(&in->out[0], t, 0) + h * head_dim;
             n_keys[n] = (uint32_t)p->step->positions[t] + 1;
+            first_key[n] = window && n_keys[n] > window ? n_keys[n] - window : 0;
         }
     uint32_t n_blocks = DIV_UP((uint32_t)p->step->positions[first_token + n_tokens - 1] + 1, BLOCK_TOKENS);
     const void **tiles = p->tiles + (size_t)thread * p->max_blocks;
-    for (uint32_t b = 0; b < n_blocks; b++)
-        tiles[b] = kv_cache_tile(&p->cache, sequence->blocks[b], in->attr->cache_layer, kv_head);
-    struct attention_args args = { .tiles = tiles, .n_queries = n, .q = q, .out = out, .n_keys = n_keys, .head_dim = head_dim, .scale = in->attr->scale };
+    for (uint32_t b = first_key[0] / BLOCK_TOKENS; b < n_blocks; b++)
+        tiles[b] = cache_tile(p, in, sequence, b, kv_head);
+    struct attention_args args = { .tiles = tiles, .n_queries = n, .q = q, .out = out, .first_key = window ? first_key : NULL, .n_keys = n_keys,
+                                   .head_dim = head_dim, .scale = in->attr->scale, .softcap = in->attr->softcap };
     p->options.kernels->attention[p->graph->cache_type](&args);
 }
 
 /* Heads and tokens of an item go to the kernel as many at a time as fit its queries. */
 static void run_attention(struct program *p, struct instr *in, uint32_t chunk, int thread)
 {
-    const struct attention_item *item = &p->item[chunk / p->cache.n_kv_heads];
-    uint32_t kv_head = chunk % p->cache.n_kv_heads;
+    uint32_t n_kv_heads = cache_of(p, in)->n_kv_heads, kv_head = chunk % n_kv_heads;
+    const struct attention_item *item = &p->item[chunk / n_kv_heads];
     struct head_group all = heads_of(in, kv_head);
     for (uint32_t h = all.begin; h < all.end; h += ATTENTION_MAX_QUERIES) {
         struct head_group heads = { h, MIN(h + ATTENTION_MAX_QUERIES, all.end) };
@@ -187,7 +202,7 @@ uint32_t program_n_chunks(const struct program *p, const struct instr *in)
         return 0;
     switch (in->op) {
     case OP_matmul:    return DIV_UP(in->n_panels, in->chunk_panels);
-    case OP_attention: return p->n_items * p->cache.n_kv_heads;
+    case OP_attention: return p->n_items * cache_of(p, in)->n_kv_heads;
     case OP_all_reduce:
     case OP_send:
     case OP_receive:   return 1;

@@ -52,7 +52,7 @@ struct program {
     struct graph *graph;
     struct program_options options;
     struct weights *weights;
-    struct kv_cache cache;
+    struct kv_cache cache[GRAPH_MAX_CACHE_GROUPS];
     struct arena memory;                    /* of instructions and tables, as long as the program */
     char *activations;                      /* the arena of pass_place() */
     char *rows;                             /* values inside chains: [threads][scratch_bytes] */

@@ -1,5 +1,6 @@
 #include "run/kv_cache.h"
 
+#include "base/base.h"
 #include "base/error.h"
 #include "kernel/kernel.h"
 
@@ -21,6 +22,15 @@ int kv_cache_open(struct kv_cache *kv, uint32_t n_layers, uint32_t n_kv_heads, u
         return error_set(ERR_NO_MEMORY, "no memory for a KV cache of %zu MB; a smaller --context needs less", kv->n_bytes >> 20);
     kv->bytes = bytes;
     return 0;
+}
+
+/* n consecutive positions touch at most (n + 14) / 16 + 1 blocks of 16. */
+uint32_t kv_sequence_blocks(uint32_t window, uint32_t context, uint32_t n_step)
+{
+    uint32_t all = DIV_UP(context, BLOCK_TOKENS);
+    if (!window || window > context)
+        return all;
+    return MIN(all, (window - 1 + n_step + BLOCK_TOKENS - 2) / BLOCK_TOKENS + 1);
 }
 
 void kv_cache_release(struct kv_cache *kv)

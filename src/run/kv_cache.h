@@ -1,7 +1,7 @@
-/* kv_cache.h: the paged KV cache of one rank.
+/* kv_cache.h: the paged KV cache of one rank, for one group of layers that are kept alike (all positions, or a window).
  *
- *   block   BLOCK_TOKENS consecutive positions of one sequence, for every layer of this rank's stage: one contiguous region
- *           [layers][kv_heads][tile], so that it can be moved or sent; kv_heads is this rank's share
+ *   block   BLOCK_TOKENS consecutive positions of one sequence, for every layer of the group in this rank's stage: one contiguous
+ *           region [layers][kv_heads][tile], so that it can be moved or sent; kv_heads is this rank's share
  *   tile    k [head_dim][BLOCK_TOKENS] then v [BLOCK_TOKENS][head_dim] (kernel/kernel.h)
  *
  * Block ids are the leader's and hold on all ranks; this file only keeps the bytes.  They are mapped at open and touched
@@ -24,6 +24,10 @@ struct kv_cache {
 size_t kv_block_bytes(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, enum dtype type);
 int kv_cache_open(struct kv_cache *kv, uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, enum dtype type, uint32_t n_blocks);
 void kv_cache_release(struct kv_cache *kv);
+
+/* Blocks that one sequence of at most `context` tokens needs, of which a step adds at most `n_step`: its own number for window 0,
+ * else as many as hold the window of the step's first token and the step, used as a ring. */
+uint32_t kv_sequence_blocks(uint32_t window, uint32_t context, uint32_t n_step);
 
 static inline void *kv_cache_tile(const struct kv_cache *kv, uint32_t block, uint32_t layer, uint32_t kv_head)
 {

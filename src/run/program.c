@@ -230,12 +230,22 @@ static int take_memory(struct program *p)
     p->rows = aligned_alloc(CACHE_LINE, p->scratch_bytes * n_threads);
     p->sequence_of = calloc(n_tokens, sizeof *p->sequence_of);
     p->item = calloc(n_tokens + 1, sizeof *p->item);
-    p->max_blocks = p->options.max_sequence_blocks;
+    p->max_blocks = DIV_UP(p->options.context, BLOCK_TOKENS);
     p->tiles = calloc(n_threads * p->max_blocks + 1, sizeof *p->tiles);
     if (!p->rows || !p->sequence_of || !p->item || !p->tiles)
         return no_memory("a step");
     memset(p->rows, 0, p->scratch_bytes * n_threads);
     return 0;
+}
+
+static int open_caches(struct program *p)
+{
+    int err = 0;
+    for (uint32_t i = 0; !err && i < p->graph->n_cache_groups; i++) {
+        const struct cache_group *g = &p->graph->cache_group[i];
+        err = kv_cache_open(&p->cache[i], g->n_layers, g->n_kv_heads, g->head_dim, p->graph->cache_type, p->options.n_blocks[i]);
+    }
+    return err;
 }
 
 int program_open(struct program **out, struct graph *graph, const struct program_options *options)
@@ -249,7 +259,7 @@ int program_open(struct program **out, struct graph *graph, const struct program
     p->graph = graph;
     p->options = *options;
     cpu_float_mode_set();
-    if ((err = kv_cache_open(&p->cache, graph->n_cache_layers, graph->n_kv_heads, graph->head_dim, graph->cache_type, options->n_blocks)) < 0 ||
+    if ((err = open_caches(p)) < 0 ||
         (err = weights_open(&p->weights, graph, options->file, options->pool, options->progress, options->progress_user)) < 0 ||
         (err = take_memory(p)) < 0 || (err = compile(p)) < 0)
         goto done;
@@ -275,7 +285,8 @@ void program_close(struct program *p)
         for (uint32_t s = 0; b->request && s < b->n_slots; s++)
             comm_wait(p->options.stages, &b->request[s]);
     weights_close(p->weights);
-    kv_cache_release(&p->cache);
+    for (uint32_t i = 0; i < GRAPH_MAX_CACHE_GROUPS; i++)
+        kv_cache_release(&p->cache[i]);
     if (p->activations)
         munmap(p->activations, p->graph->arena_bytes + CACHE_LINE);
     for (uint32_t i = 0; i < p->n_instr; i++)
@@ -354,7 +365,7 @@ static void count_hidden(struct program *p)
 
 int program_step(struct program *p, const struct step *step)
 {
-    assert(step->n_tokens && step->n_tokens <= p->graph->symbol_max[SYMBOL_T] && step->n_rows <= p->graph->symbol_max[SYMBOL_R]);
+    assert(step->n_tokens <= p->graph->symbol_max[SYMBOL_T] && step->n_rows <= p->graph->symbol_max[SYMBOL_R]);
     double start_s = seconds_now();
     prepare(p, step);
     pool_offer(p->options.pool);

@@ -21,8 +21,8 @@ struct program_options {
     uint32_t rank;
     struct comm *stages;                    /* all ranks; messages between pipeline stages */
     struct comm *axis[N_AXES];              /* this rank's line of the mesh along each axis that has collectives */
-    uint32_t n_blocks;                      /* of the KV cache */
-    uint32_t max_sequence_blocks;           /* of one sequence */
+    uint32_t n_blocks[GRAPH_MAX_CACHE_GROUPS];          /* of the KV cache of each of the graph's cache groups */
+    uint32_t context;                       /* most positions of a sequence */
     weights_progress_fn *progress;
     void *progress_user;
 };
@@ -31,20 +31,27 @@ struct program_options {
 int program_open(struct program **out, struct graph *graph, const struct program_options *options);
 void program_close(struct program *program);
 
+/* Where a sequence's keys and values are in one cache group: position p in blocks[p / BLOCK_TOKENS % n_blocks].  So a table that is
+ * as long as the sequence names every block once, and the table of a window is a ring (kv_sequence_blocks()). */
+struct step_table {
+    uint32_t n_blocks;
+    const uint32_t *blocks;
+};
 /* What one step computes.  Tokens of a sequence stand together, in ascending position. */
 struct step_sequence {
     uint32_t first_token, n_tokens;         /* of the step's tokens */
     uint32_t position;                      /* of its first token in this step */
-    uint32_t n_blocks;
-    const uint32_t *blocks;                 /* KV blocks of positions 0 .. position + n_tokens - 1 at least */
+    struct step_table table[GRAPH_MAX_CACHE_GROUPS];
 };
 struct step {
     uint32_t n_tokens, n_rows, n_sequences;
+    uint32_t n_all_tokens;                  /* of all groups along dp in this step: so many may come to this rank's experts */
     const int32_t *tokens, *positions;      /* [n_tokens] */
     const int32_t *rows;                    /* [n_rows]: which tokens' outputs are wanted */
     const struct step_sequence *sequences;
 };
-/* n_tokens and n_rows within the symbols' maxima, n_tokens >= 1.  ERR_PEER from the transport, ERR_FAILED when a library has
+/* n_tokens and n_rows within the symbols' maxima.  Every rank of the world joins every step, also those of a group along dp
+ * that has no token in it.  ERR_PEER from the transport, ERR_FAILED when a library has
  * changed the floating-point mode. */
 int program_step(struct program *program, const struct step *step);
 

@@ -371,14 +371,14 @@ static struct graph *model_graph(void)
     struct graph *g = open_graph();
     char name[32];
     g->n_layers = N_LAYERS;
-    g->head_dim = WIDTH;
     graph_label(g, LABEL_HEADS, HEADS, WIDTH, 1);
     graph_label_follows(g, LABEL_KV_HEADS, KV_HEADS, LABEL_HEADS, HEADS / KV_HEADS);
     graph_label(g, LABEL_FFN, FFN, 1, 1);
     graph_label(g, LABEL_VOCAB, VOCAB, 1, 16);
     struct dim heads = DIM_OF(HEADS, LABEL_HEADS, WIDTH), kv = DIM_OF(KV_HEADS, LABEL_KV_HEADS, WIDTH), ffn = DIM_OF(FFN, LABEL_FFN, 1), x_dim = DIM(DIM_X);
     struct tensor *positions = graph_input(g, "positions", DTYPE_I32, DIM_T), *rows = graph_input(g, "rows", DTYPE_I32, DIM_R);
-    struct node_attr attr = { .head_dim = WIDTH, .n_rotated = WIDTH, .rope_base = 1e4, .heads_per_kv = HEADS / KV_HEADS, .scale = 1 };
+    struct node_attr attr = { .head_dim = WIDTH, .n_rotated = WIDTH, .rope_base = 1e4, .heads_per_kv = HEADS / KV_HEADS, .scale = 1,
+                              .cache_group = graph_cache_group(g, 0, WIDTH) };
     struct tensor *angles = graph_rope_angles(g, positions, NULL, &attr);
     g->layer = 0;
     struct tensor *x = input_rows(g);
@@ -478,7 +478,7 @@ static void test_shard_tp(void)
         check_leaves(mine, "down.1", rank ? 64 : 32);
         check_int(count(mine, OP_all_reduce), 2 * N_LAYERS);
         check_int(count(mine, OP_send) + count(mine, OP_receive), 0);
-        check_int(mine->n_kv_heads, 2);
+        check_int(mine->cache_group[0].n_kv_heads, 2);
         check(is_output_of(mine, "logits"));
         check_int(graph_verify(mine), 0);
         graph_close(mine);
@@ -493,7 +493,7 @@ static void test_shard_pp(void)
         check_begin("shard: rank %u of pp=4", rank);
         struct graph *mine = shard(g, "pp=4", rank);
         check_int(count(mine, OP_kv_store), 1);
-        check_int(mine->n_cache_layers, 1);
+        check_int(mine->cache_group[0].n_layers, 1);
         check_int(count(mine, OP_send), rank < 3);
         check_int(count(mine, OP_receive), rank > 0);
         check_int(is_output_of(mine, "logits"), rank == 3);
