@@ -28,6 +28,26 @@ float math_exp(float x)
     return x < 0.0f ? 0.0f : x;         /* too small, or NaN */
 }
 
+float math_tanh(float x)
+{
+    union { float f; uint32_t u; } shifted, power = { .f = 1.0f };
+    float a = fabsf(x), t, n, r, p, e;
+
+    t = a > TANH_HIGHEST ? 2.0f * TANH_HIGHEST : 2.0f * a;
+    shifted.f = fmaf(t, EXP_LOG2_E, EXP_SHIFTER);
+    n = shifted.f - EXP_SHIFTER;
+    r = fmaf(n, -EXP_LN2_HIGH, t);
+    r = fmaf(n, -EXP_LN2_LOW, r);
+    p = fmaf(EXP_C6, r, EXP_C5);
+    p = fmaf(p, r, EXP_C4);
+    p = fmaf(p, r, EXP_C3);
+    p = fmaf(p, r, EXP_C2);
+    p = fmaf(p * r, r, r);
+    power.u += shifted.u << 23;
+    e = fmaf(power.f, p, power.f - 1.0f);
+    return copysignf(e / (e + 2.0f), x);
+}
+
 /* x = 2^n m with m in [sqrt(1/2), sqrt(2)), so log(x) = n ln 2 + 2 atanh(s) with s = (m - 1) / (m + 1), |s| < 0.172.
  * For normal x > 0; within a few ulp, near 1 too. */
 static double log_f64(double x)

@@ -1,4 +1,4 @@
-/* math.h: exp, log, sine and cosine of our own, so that every instruction set and every libm gives the same bits. */
+/* math.h: exp, tanh, log, sine and cosine of our own, so that every instruction set and every libm gives the same bits. */
 #ifndef STOA_KERNEL_MATH_H
 #define STOA_KERNEL_MATH_H
 
@@ -18,6 +18,12 @@ float math_exp(float x);
 #define EXP_C4 0x1.5558f2p-5f
 #define EXP_C5 0x1.123a02p-7f
 #define EXP_C6 0x1.6a2400p-10f
+
+/* tanh(x) in f32: within 3 ulp everywhere, odd bit for bit (-0 gives -0), +-1 from about 9 on; NaN gives NaN.
+ * Built on exp's steps and constants, with the 1 left out so that nothing cancels near 0; vec_tanh() repeats it:
+ *   t = 2 min(|x|, 10), t = n ln 2 + r, p = r + r^2 (C2 + .. + C6 r^4), e = 2^n p + (2^n - 1), tanh = e / (e + 2) */
+float math_tanh(float x);
+#define TANH_HIGHEST 10.0f              /* e / (e + 2) is 1 here, and n is still small */
 
 /* log(x) in f32 for finite x > 0, within 2 ulp, in portable C only. */
 float math_log(float x);

@@ -28,6 +28,10 @@ static ALWAYS_INLINE vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
 static ALWAYS_INLINE vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 static ALWAYS_INLINE vec vec_div(vec a, vec b) { return _mm512_div_ps(a, b); }
 static ALWAYS_INLINE vec vec_neg(vec a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
+/* Bit by bit: the sign of x alone, what is left without it, and both together. */
+static ALWAYS_INLINE vec vec_sign(vec x) { return _mm512_and_ps(x, _mm512_set1_ps(-0.0f)); }
+static ALWAYS_INLINE vec vec_abs(vec x) { return _mm512_andnot_ps(_mm512_set1_ps(-0.0f), x); }
+static ALWAYS_INLINE vec vec_or(vec a, vec b) { return _mm512_or_ps(a, b); }
 static ALWAYS_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }         /* a b + c */
 static ALWAYS_INLINE vec vec_fms(vec a, vec b, vec c) { return _mm512_fmsub_ps(a, b, c); }         /* a b - c */
 /* The larger; b where either is NaN. */
@@ -106,6 +110,9 @@ static ALWAYS_INLINE vec vec_sub(vec a, vec b) { return _mm256_sub_ps(a, b); }
 static ALWAYS_INLINE vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 static ALWAYS_INLINE vec vec_div(vec a, vec b) { return _mm256_div_ps(a, b); }
 static ALWAYS_INLINE vec vec_neg(vec a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
+static ALWAYS_INLINE vec vec_sign(vec x) { return _mm256_and_ps(x, _mm256_set1_ps(-0.0f)); }
+static ALWAYS_INLINE vec vec_abs(vec x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
+static ALWAYS_INLINE vec vec_or(vec a, vec b) { return _mm256_or_ps(a, b); }
 static ALWAYS_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 static ALWAYS_INLINE vec vec_fms(vec a, vec b, vec c) { return _mm256_fmsub_ps(a, b, c); }
 static ALWAYS_INLINE vec vec_max(vec a, vec b) { return _mm256_max_ps(a, b); }
@@ -219,5 +226,26 @@ static ALWAYS_INLINE vec vec_exp(vec x)
 {
     return vec_if_greater(x, vec_all(EXP_HIGHEST), vec_all(INFINITY), vec_exp_below_highest(x));
 }
+
+/* tanh(x), step by step as math_tanh(). */
+static ALWAYS_INLINE vec vec_tanh(vec x)
+{
+    vec a = vec_abs(x), two = vec_all(2.0f);
+    vec t = vec_mul(two, vec_if_greater(a, vec_all(TANH_HIGHEST), vec_all(TANH_HIGHEST), a));
+    vec shifted = vec_fma(t, vec_all(EXP_LOG2_E), vec_all(EXP_SHIFTER));
+    vec n = vec_sub(shifted, vec_all(EXP_SHIFTER));
+    vec r = vec_fma(n, vec_all(-EXP_LN2_HIGH), t);
+    r = vec_fma(n, vec_all(-EXP_LN2_LOW), r);
+    vec p = vec_fma(vec_all(EXP_C6), r, vec_all(EXP_C5));
+    p = vec_fma(p, r, vec_all(EXP_C4));
+    p = vec_fma(p, r, vec_all(EXP_C3));
+    p = vec_fma(p, r, vec_all(EXP_C2));
+    p = vec_fma(vec_mul(p, r), r, r);
+    vec power = vec_add_exponent(vec_all(1.0f), shifted);
+    vec e = vec_fma(power, p, vec_sub(power, vec_all(1.0f)));
+    return vec_or(vec_div(e, vec_add(e, two)), vec_sign(x));
+}
+
+static ALWAYS_INLINE vec vec_softcap(vec x, vec cap) { return vec_mul(cap, vec_tanh(vec_div(x, cap))); }
 
 #endif

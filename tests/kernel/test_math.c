@@ -1,4 +1,4 @@
-/* Our exp, log, sine, cosine and pow against libm in double. */
+/* Our exp, tanh, log, sine, cosine and pow against libm in double. */
 #include "kernel/math.h"
 #include "tests/check.h"
 
@@ -42,6 +42,33 @@ static void test_exp(void)
     check(math_exp(nextafterf(EXP_HIGHEST, 100.0f)) == INFINITY);
     check(math_exp(1e30f) == INFINITY && math_exp(INFINITY) == INFINITY);
     check(isnan(math_exp(NAN)) && isnan(math_exp(float_of(0xffc00123))));
+}
+
+static void test_tanh(void)
+{
+    double worst = 0.0;
+    bool odd = true, falls = false;
+
+    check_begin("tanh: within 3 ulp everywhere, subnormals too, odd, never above 1");
+    for (uint32_t bits = 0; bits < 0x7f800000; bits += 997) {
+        float x = float_of(bits), y = math_tanh(x), minus = math_tanh(-x);
+        worst = fmax(worst, ulps(y, tanh((double)x)));
+        odd = odd && minus == -y && signbit(minus);
+        falls = falls || y > 1.0f;
+    }
+    for (uint32_t bits = 0x3d700000; bits < 0x3d800000; bits++)        /* every float from 0.059 to 0.0625, the worst place */
+        worst = fmax(worst, ulps(math_tanh(float_of(bits)), tanh((double)float_of(bits))));
+    if (!check(worst <= 3.0))
+        printf("worst: %.3f ulp\n", worst);
+    check(odd && !falls);
+
+    check_begin("tanh: its ends, and beyond");
+    check(math_tanh(0.0f) == 0.0f && !signbit(math_tanh(0.0f)) && signbit(math_tanh(-0.0f)));
+    check(math_tanh(0x1p-149f) == 0x1p-149f && math_tanh(-0x1p-126f) == -0x1p-126f);
+    check(math_tanh(9.02f) == 1.0f && math_tanh(8.7f) < 1.0f);
+    check(math_tanh(TANH_HIGHEST) == 1.0f && math_tanh(nextafterf(TANH_HIGHEST, 11.0f)) == 1.0f);
+    check(math_tanh(1e30f) == 1.0f && math_tanh(INFINITY) == 1.0f && math_tanh(-INFINITY) == -1.0f);
+    check(isnan(math_tanh(NAN)) && isnan(math_tanh(float_of(0xffc00123))));
 }
 
 static void test_log(void)
@@ -108,6 +135,7 @@ static void test_pow(void)
 int main(void)
 {
     test_exp();
+    test_tanh();
     test_log();
     test_sin_cos();
     test_pow();
