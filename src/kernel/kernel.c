@@ -26,6 +26,9 @@
         .rms_norm = rms_norm_##isa, \
         .add = add_##isa, \
         .swiglu = swiglu_##isa, \
+        .geglu = geglu_##isa, \
+        .scale = scale_##isa, \
+        .softcap = softcap_##isa, \
         .rope = rope_##isa, \
         .row_max = row_max_##isa, \
         .kv_store = CACHE_ENTRIES(kv_store, isa), \

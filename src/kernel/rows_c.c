@@ -31,6 +31,26 @@ void swiglu_c(float *y, const float *gate, const float *up, size_t n)
         y[i] = gate[i] * (1.0f / (1.0f + math_exp(-gate[i]))) * up[i];
 }
 
+void geglu_c(float *y, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float x = gate[i], u = 0x1.988454p-1f * fmaf(0.044715f * (x * x), x, x);
+        y[i] = 0.5f * x * (1.0f + math_tanh(u)) * up[i];
+    }
+}
+
+void scale_c(float *y, const float *x, float factor, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] * factor;
+}
+
+void softcap_c(float *y, const float *x, float cap, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = cap * math_tanh(x[i] / cap);
+}
+
 void rope_c(float *x, const float *angle, size_t n_pairs, bool interleaved)
 {
     size_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : n_pairs;

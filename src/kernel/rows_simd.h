@@ -44,20 +44,59 @@ void SIMD(add)(float *y, const float *a, const float *b, size_t n)
         vec_store_part(y + i, vec_add(vec_load_part(a + i, n - i), vec_load_part(b + i, n - i)), n - i);
 }
 
-static ALWAYS_INLINE vec swiglu_vec(vec gate, vec up)
+static ALWAYS_INLINE vec silu(vec x)
 {
     vec one = vec_all(1.0f);
-    return vec_mul(vec_mul(gate, vec_div(one, vec_add(one, vec_exp(vec_neg(gate))))), up);
+    return vec_mul(x, vec_div(one, vec_add(one, vec_exp(vec_neg(x)))));
 }
 
-void SIMD(swiglu)(float *y, const float *gate, const float *up, size_t n)
+static ALWAYS_INLINE vec gelu(vec x)
+{
+    vec u = vec_mul(vec_all(0x1.988454p-1f), vec_fma(vec_mul(vec_all(0.044715f), vec_mul(x, x)), x, x));
+    return vec_mul(vec_mul(vec_all(0.5f), x), vec_add(vec_all(1.0f), vec_tanh(u)));
+}
+
+/* y = act(gate) * up; act is a constant. */
+static ALWAYS_INLINE void glu(float *y, const float *gate, const float *up, size_t n, vec act(vec))
 {
     size_t i;
 
     for (i = 0; i + LANES <= n; i += LANES)
-        vec_store(y + i, swiglu_vec(vec_load(gate + i), vec_load(up + i)));
+        vec_store(y + i, vec_mul(act(vec_load(gate + i)), vec_load(up + i)));
     if (i < n)
-        vec_store_part(y + i, swiglu_vec(vec_load_part(gate + i, n - i), vec_load_part(up + i, n - i)), n - i);
+        vec_store_part(y + i, vec_mul(act(vec_load_part(gate + i, n - i)), vec_load_part(up + i, n - i)), n - i);
+}
+
+void SIMD(swiglu)(float *y, const float *gate, const float *up, size_t n)
+{
+    glu(y, gate, up, n, silu);
+}
+
+void SIMD(geglu)(float *y, const float *gate, const float *up, size_t n)
+{
+    glu(y, gate, up, n, gelu);
+}
+
+void SIMD(scale)(float *y, const float *x, float factor, size_t n)
+{
+    const vec all = vec_all(factor);
+    size_t i;
+
+    for (i = 0; i + LANES <= n; i += LANES)
+        vec_store(y + i, vec_mul(vec_load(x + i), all));
+    if (i < n)
+        vec_store_part(y + i, vec_mul(vec_load_part(x + i, n - i), all), n - i);
+}
+
+void SIMD(softcap)(float *y, const float *x, float cap, size_t n)
+{
+    const vec all = vec_all(cap);
+    size_t i;
+
+    for (i = 0; i + LANES <= n; i += LANES)
+        vec_store(y + i, vec_softcap(vec_load(x + i), all));
+    if (i < n)
+        vec_store_part(y + i, vec_softcap(vec_load_part(x + i, n - i), all), n - i);
 }
 
 /* Turns each pair (x0, x1) of two vectors by its angle. */

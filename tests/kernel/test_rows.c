@@ -116,6 +116,97 @@ static void test_swiglu_range(const struct kernels *kernels)
     check(isnan(got[0]) && isnan(got[1]));
 }
 
+/* The tolerance is relative to x and up: for gate below -3, 1 + tanh cancels and what is left is an absolute error. */
+static void test_geglu(const struct kernels *kernels)
+{
+    check_begin("%s: geglu", kernels->name);
+    for (size_t l = 0; l < COUNT_OF(lengths); l++) {
+        size_t n = lengths[l];
+        float *gate = row_new(n), *up = row_new(n), *want = row_new(n), *got = row_new(n), *in_place = row_copy(gate, n);
+        float *in_up = row_copy(up, n);
+        kernels_all[0]->geglu(want, gate, up, n);
+        kernels->geglu(got, gate, up, n);
+        kernels->geglu(in_place, in_place, up, n);
+        kernels->geglu(in_up, gate, in_up, n);
+        check_bytes("geglu", got, want, n * sizeof *gate);
+        check_bytes("geglu in place of the gate", in_place, want, n * sizeof *gate);
+        check_bytes("geglu in place of up", in_up, want, n * sizeof *gate);
+        for (size_t i = 0; i < n; i++) {
+            double x = gate[i], u = sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x);
+            check(fabs(got[i] - 0.5 * x * (1.0 + tanh(u)) * up[i]) <= 3e-7 * fabs(x * up[i]));
+        }
+        free(gate), free(up), free(want), free(got), free(in_place), free(in_up);
+    }
+}
+
+static void test_scale(const struct kernels *kernels)
+{
+    check_begin("%s: scale", kernels->name);
+    for (size_t l = 0; l < COUNT_OF(lengths); l++) {
+        size_t n = lengths[l];
+        float *x = row_new(n), *want = row_new(n), *got = row_new(n), *in_place = row_copy(x, n), factor = random_float();
+        kernels_all[0]->scale(want, x, factor, n);
+        kernels->scale(got, x, factor, n);
+        kernels->scale(in_place, in_place, factor, n);
+        check_bytes("scale", got, want, n * sizeof *x);
+        check_bytes("scale in place", in_place, want, n * sizeof *x);
+        for (size_t i = 0; i < n; i++)
+            check(got[i] == x[i] * factor);
+        free(x), free(want), free(got), free(in_place);
+    }
+}
+
+static void test_softcap(const struct kernels *kernels)
+{
+    static const float caps[] = { 50.0f, 30.0f, 1.0f, 0.1f };
+
+    check_begin("%s: softcap", kernels->name);
+    for (size_t l = 0; l < COUNT_OF(lengths); l++) {
+        size_t n = lengths[l];
+        float *x = row_new(n), *want = row_new(n), *got = row_new(n), *in_place = row_copy(x, n), cap = caps[l % COUNT_OF(caps)];
+        kernels_all[0]->softcap(want, x, cap, n);
+        kernels->softcap(got, x, cap, n);
+        kernels->softcap(in_place, in_place, cap, n);
+        check_bytes("softcap", got, want, n * sizeof *x);
+        check_bytes("softcap in place", in_place, want, n * sizeof *x);
+        for (size_t i = 0; i < n; i++) {
+            double y = cap * tanh(x[i] / (double)cap);
+            check(fabs(got[i] - y) <= 3e-7 * fabs(y));          /* 3 ulp of tanh and two roundings, an ulp being 6e-8 to 1.2e-7 */
+        }
+        free(x), free(want), free(got), free(in_place);
+    }
+}
+
+/* A walk over every scale of float, both signs: this is the bit test of every set's tanh. */
+static void test_tanh_range(const struct kernels *kernels)
+{
+    enum { N = 1 << 18 };
+    static float x[N], up[N], want[N], got[N];
+
+    check_begin("%s: softcap and geglu over the whole range of tanh", kernels->name);
+    for (uint32_t i = 0; i < N; i++) {
+        union { uint32_t u; float f; } v = { .u = i * (0x7f800000u / (N / 2)) % 0x7f800000u };
+        x[i] = i % 2 ? -v.f : v.f;
+        if (i >= N / 2)                                         /* and half of them where tanh is between 0 and 1 */
+            x[i] = -11.0f + 22.0f * (float)(i - N / 2) / (N / 2);
+        up[i] = 1.0f;
+    }
+    x[0] = INFINITY, x[1] = -INFINITY, x[2] = 0.0f, x[3] = -0.0f, x[4] = 0x1p-149f, x[5] = 10.0f, x[6] = nextafterf(10.0f, 11.0f);
+    kernels_all[0]->softcap(want, x, 1.0f, N);
+    kernels->softcap(got, x, 1.0f, N);
+    check_bytes("softcap", got, want, sizeof got);
+    check(got[0] == 1.0f && got[1] == -1.0f && got[2] == 0.0f && !signbit(got[2]) && got[3] == 0.0f && signbit(got[3]));
+    x[1] = NAN;
+    kernels->softcap(got, x, 1.0f, 2);
+    check(isnan(got[1]));
+    kernels->geglu(got, x, up, 2);
+    check(got[0] == INFINITY && isnan(got[1]));
+    x[1] = 1.0f;                                                /* of -inf GELU makes a NaN, and NaNs may differ in bits */
+    kernels_all[0]->geglu(want, x, up, N);
+    kernels->geglu(got, x, up, N);
+    check_bytes("geglu", got, want, sizeof got);
+}
+
 static void test_rope(const struct kernels *kernels, bool interleaved)
 {
     check_begin("%s: rope, %s", kernels->name, interleaved ? "interleaved" : "halves");
@@ -182,6 +273,10 @@ int main(void)
         test_add(kernels);
         test_swiglu(kernels);
         test_swiglu_range(kernels);
+        test_geglu(kernels);
+        test_scale(kernels);
+        test_softcap(kernels);
+        test_tanh_range(kernels);
         test_rope(kernels, false);
         test_rope(kernels, true);
         test_row_max(kernels);
