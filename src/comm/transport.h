@@ -1,4 +1,4 @@
-/* transport.h: what comm.c asks of a transport.  Everything that waits or counts is in comm.c, once; a transport starts
+/* transport.h: what comm/ asks of a transport.  Everything that waits or counts is in wait.c, once; a transport starts
  * messages, tests them and looks for them, and no function of it waits for a peer except open, split and close.
  *
  * A message goes to another rank of the same comm, never to its own.  Messages between two ranks with one tag arrive in the
@@ -21,7 +21,11 @@ struct comm_transport {
     int (*probe)(struct comm *comm, int from, int tag, size_t *n_bytes, int *sender);
 };
 
-/* A receive that has been announced: comm.c starts it when the first message of its exchange is seen. */
+enum {
+    COMM_MAX_CHUNK = 1024,              /* floats that one round of comm_all_max moves */
+};
+
+/* A receive that has been announced: exchange.c starts it when the first message of its exchange is seen. */
 struct comm_arrival {
     struct comm_request request;
     void *bytes;
@@ -43,7 +47,7 @@ struct comm {
     struct comm_request *sends;                 /* [COMM_TREE_MAX_PARTS * size] */
     struct comm_arrival *arrivals;              /* [COMM_TREE_MAX_PARTS + size] */
     int n_sends, n_arrivals;
-    float *gathered;                            /* [size][MAX_CHUNK], of comm_all_max */
+    float *gathered;                            /* [size][COMM_MAX_CHUNK], of comm_all_max */
 };
 
 /* A world fills in transport, link, rank, size and the host's two numbers of `world`, which is zeroed. */
