@@ -5,9 +5,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* out[i] = the sum over parts p of part[p][i], i in [0, n): after part p is pushed, n_merges[p] times the two topmost
- * entries become (below + top).  Exactly one entry is left.  out may be any of the parts; n_parts <= 16; n_parts = 0 gives
- * zeros. */
+/* out[k][i], i in [0, n): after part p is pushed, n_merges[p] times the two topmost entries become (below + top).  Exactly
+ * n_out >= 1 entries are left, bottom to top: the maximal subtrees of these parts.
+ *
+ * part[p] may be NULL: it is absent and takes no part in the sum.  A merge with one absent child is the other child, bit for
+ * bit; of two it is absent; a result that is absent is -0.0f, which added to any number is that number.
+ *
+ * Parts either are the same place or do not overlap, and so do results, which are all different; a result may be the place
+ * of any part.  n_parts <= 16. */
+void tree_reduce_f32(float *const *out, uint32_t n_out, const float *const *part, const uint8_t *n_merges, uint32_t n_parts, size_t n);
+
+/* With one result.  n_parts = 0 gives zeros. */
 void tree_sum_f32(float *out, const float *const *part, const uint8_t *n_merges, uint32_t n_parts, size_t n);
 
 #endif

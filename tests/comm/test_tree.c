@@ -43,7 +43,7 @@ static const struct { const char *tree; uint32_t n_parts; uint8_t n_merges[MAX_P
 };
 static const size_t lengths[] = { 1, 7, 16, 255, 256, 257, 576, MAX_N };
 
-static float parts[MAX_PARTS][MAX_N], want[MAX_N], got[MAX_N + 1];
+static float parts[MAX_PARTS][MAX_N + 1], want[MAX_N], got[MAX_N + 1];
 
 static void fill(uint32_t n_parts)
 {
@@ -78,6 +78,84 @@ static void test_row(size_t row, size_t n, uint32_t alias)
             }
 }
 
+/* ---- several results, absent parts ------------------------------------------------------------------------------------ */
+static const struct { const char *trees; uint32_t n_parts, n_out; uint8_t n_merges[MAX_PARTS]; } forests[] = {
+    { "a",                          1,  1, { 0 } },
+    { "(ab)",                       2,  1, { 0, 1 } },
+    { "ab",                         2,  2, { 0, 0 } },
+    { "a(bc)",                      3,  2, { 0, 0, 1 } },        /* a rank's groups {1} {2,3} of 4 */
+    { "(ab)c",                      3,  2, { 0, 1, 0 } },
+    { "(a(b(cd)))",                 4,  1, { 0, 0, 0, 3 } },
+    { "((ab)(cd))(ef)g",            7,  3, { 0, 1, 0, 2, 0, 1, 0 } },
+    { "a(bc)(((de)(fg))((hi)(jk)))(l(mn))(op)", 16, 5, { 0, 0, 1, 0, 1, 0, 2, 0, 1, 0, 3, 0, 0, 2, 0, 1 } },
+    { "((((ab)(cd))((ef)(gh)))(((ij)(kl))((mn)(op))))", 16, 1, { 0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 2, 0, 1, 0, 4 } },
+    { "abcdefghijklmnop",           16, 16, { 0 } },
+};
+
+struct value {
+    bool here;
+    float x;
+};
+
+/* The definition, where only the parts of the mask are there. */
+static struct value masked_value(const char **tree, size_t i, uint32_t mask)
+{
+    char c = *(*tree)++;
+    if (c != '(')
+        return (struct value){ mask >> (c - 'a') & 1, part_value((uint32_t)(c - 'a'), i) };
+    struct value left = masked_value(tree, i, mask), right = masked_value(tree, i, mask);
+    (*tree)++;                  /* the closing one */
+    if (left.here && right.here)
+        return (struct value){ true, left.x + right.x };
+    return left.here ? left : right;
+}
+
+/* Result k takes the place of part (k + shift) mod n_parts; shift = n_parts: places of their own.  -0 is a part's first
+ * element, so that an absent part that is added as a zero is seen. */
+static void test_forest(size_t row, size_t n, uint32_t mask, uint32_t shift)
+{
+    static float outs[MAX_PARTS][MAX_N + 1], wants[MAX_PARTS][MAX_N];
+    uint32_t n_parts = forests[row].n_parts, n_out = forests[row].n_out;
+    const char *tree = forests[row].trees;
+    const float *part[MAX_PARTS];
+    float *out[MAX_PARTS];
+
+    fill(n_parts);
+    for (uint32_t p = 0; p < n_parts; p++) {
+        parts[p][0] = -0.0f;
+        part[p] = mask >> p & 1 ? parts[p] : NULL;
+    }
+    for (uint32_t k = 0; k < n_out; k++) {
+        const char *this = tree;
+        for (size_t i = 0; i < n; i++) {
+            tree = this;
+            struct value v = masked_value(&tree, i, mask);
+            wants[k][i] = i > 0 && v.here ? v.x : -0.0f;
+        }
+        out[k] = shift < n_parts ? parts[(k + shift) % n_parts] : outs[k];
+        out[k][n] = 42.0f;
+    }
+    check(n == 0 || *tree == 0);
+    tree_reduce_f32(out, n_out, part, forests[row].n_merges, n_parts, n);
+    for (uint32_t k = 0; k < n_out; k++) {
+        check_bytes(forests[row].trees, out[k], wants[k], n * sizeof **out);
+        check(out[k][n] == 42.0f);
+    }
+}
+
+static void test_forests(void)
+{
+    static const size_t few[] = { 1, 255, 257, 600 };
+    for (size_t r = 0; r < COUNT_OF(forests); r++) {
+        uint32_t n_parts = forests[r].n_parts, all = (1u << n_parts) - 1;
+        check_begin("%u parts, %u results, some absent: %s", n_parts, forests[r].n_out, forests[r].trees);
+        for (uint32_t step = 0, mask = 0; step < 40; step++, mask = step == 1 ? all : (mask * 40503u + 12289u) & all)
+            for (size_t l = 0; l < COUNT_OF(few); l++)
+                test_forest(r, few[l], mask, (step * 5 + (uint32_t)l) % (n_parts + 1));
+        test_forest(r, 0, all, n_parts);
+    }
+}
+
 int main(void)
 {
     for (size_t r = 0; r < COUNT_OF(rows); r++) {
@@ -90,6 +168,8 @@ int main(void)
     memset(got, 0xff, sizeof got);
     tree_sum_f32(got, NULL, NULL, 0, 100);
     check_bytes("sum", got, (float[100]){ 0 }, 100 * sizeof *got);
+
+    test_forests();
 
     check_begin("the rows can tell trees apart");
     const char *a = "((ab)c)", *b = "(a(bc))";
