@@ -23,6 +23,40 @@ int comm_all_gather(struct comm *comm, void *to, const void *from, size_t n_byte
     return exchange_finish(&exchange, comm, false);
 }
 
+static size_t piece_length(const struct comm *comm, const size_t *first, int rank, size_t begin)
+{
+    size_t n = first[rank + 1] - first[rank];
+    return begin < n ? MIN(n - begin, comm->world->piece_bytes) : 0;
+}
+
+/* The bytes [begin, begin + piece_bytes) of every rank's part. */
+static int gather_piece(struct comm *comm, unsigned char *bytes, const size_t *first, size_t begin)
+{
+    struct exchange exchange = exchange_begin(comm);
+    for (int step = 1; step < comm->size; step++) {
+        int to = peer_to(comm, step), from = peer_from(comm, step);
+        size_t n_mine = piece_length(comm, first, comm->rank, begin), n_theirs = piece_length(comm, first, from, begin);
+        if (n_mine > 0)
+            exchange_send(&exchange, comm, bytes + first[comm->rank] + begin, n_mine, to);
+        if (n_theirs > 0)
+            exchange_receive(comm, bytes + first[from] + begin, n_theirs, from);
+    }
+    return exchange_finish(&exchange, comm, false);
+}
+
+int comm_all_gather_v(struct comm *comm, void *bytes, const size_t *first)
+{
+    size_t longest = 0;
+    int err = 0;
+    for (int r = 0; r < comm->size; r++) {
+        assert(first[r] <= first[r + 1]);
+        longest = MAX(longest, first[r + 1] - first[r]);
+    }
+    for (size_t begin = 0; begin < longest && comm->size > 1 && err == 0; begin += comm->world->piece_bytes)
+        err = gather_piece(comm, bytes, first, begin);
+    return err;
+}
+
 /* The order of IEEE 754's maximum: -0 below +0, NaN above all. */
 static float maximum(float a, float b)
 {

@@ -21,8 +21,9 @@ static int alloc_exchange(struct comm *comm)
     size_t size = (size_t)comm->size;
     comm->sends = calloc(COMM_TREE_MAX_PARTS * size, sizeof *comm->sends);
     comm->arrivals = calloc(COMM_TREE_MAX_PARTS + size, sizeof *comm->arrivals);
+    comm->slices = calloc(size + 1, sizeof *comm->slices);
     comm->gathered = calloc(COMM_MAX_CHUNK * size, sizeof *comm->gathered);
-    if (!comm->sends || !comm->arrivals || !comm->gathered)
+    if (!comm->sends || !comm->arrivals || !comm->slices || !comm->gathered)
         return error_set(ERR_NO_MEMORY, "no memory for the messages of %zu ranks", size);
     return 0;
 }
@@ -44,6 +45,7 @@ static void release(struct comm *comm)
         return;
     free(comm->sends);
     free(comm->arrivals);
+    free(comm->slices);
     free(comm->gathered);
     free(comm);
 }
@@ -56,6 +58,7 @@ static int open_world(struct comm **out, int (*open_transport)(struct comm *worl
     if (!world)
         return error_set(ERR_NO_MEMORY, "no memory for the world");
     world->world = world;
+    world->piece_bytes = 1u << 30;
     if ((err = open_transport(world)) < 0 || (err = alloc_exchange(world)) < 0)
         goto done;
     comm_set_threads(world, 1);

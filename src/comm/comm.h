@@ -75,12 +75,23 @@ int comm_all_reduce(struct comm *comm, float *out, const float *parts, size_t pa
 /* Enough for this tree and every n up to n_max. */
 size_t comm_all_reduce_scratch(const struct comm *comm, const struct comm_tree *tree, size_t n_max);
 
+/* The same sum of n = first[size] floats, cut: rank r gets elements first[r] to first[r + 1] - 1 of it at `out`, none is fine.
+ * Every rank sends each other rank its parts' elements of that one's span; out may be the place of my span in one of my parts.
+ * scratch: comm_reduce_scatter_scratch() bytes, 64-byte aligned.  Followed by comm_all_gather_v() it is an all-reduce. */
+int comm_reduce_scatter(struct comm *comm, float *out, const float *parts, size_t part_stride, const size_t *first,
+                        const struct comm_tree *tree, void *scratch);
+/* Enough for this tree and every division of up to n_max floats, also when all are one rank's. */
+size_t comm_reduce_scatter_scratch(const struct comm *comm, const struct comm_tree *tree, size_t n_max);
+
 /* ---- small exact collectives ---------------------------------------------------------------------------------------- */
 /* Element-wise maximum of x[n] over the group, in place.  NaN wins, as the one quiet NaN; +0 is above -0: so the bits do not
  * depend on the order of ranks. */
 int comm_all_max(struct comm *comm, float *x, size_t n);
 /* Everybody's n bytes, by rank, at `to` [size][n_bytes].  `from` may be my place in it. */
 int comm_all_gather(struct comm *comm, void *to, const void *from, size_t n_bytes);
+/* Spans of any length, in place: [first[r], first[r + 1]) of `bytes` is rank r's, empty is fine; then everybody has all.
+ * A span may be longer than a message. */
+int comm_all_gather_v(struct comm *comm, void *bytes, const size_t *first);
 int comm_broadcast(struct comm *comm, void *bytes, size_t n_bytes, int root);
 /* An error on one rank is everybody's: the first failing rank's code, with its line behind "rank N: " (but in a world of one),
  * or 0 when `err` is 0 on all. */

@@ -23,6 +23,17 @@ void exchange_receive(struct comm *comm, void *bytes, size_t n_bytes, int from)
     comm->arrivals[comm->n_arrivals++] = (struct comm_arrival){ .bytes = bytes, .n_bytes = n_bytes, .from = from };
 }
 
+int exchange_check_size(const struct comm *comm, const struct comm_arrival *a, size_t n_bytes)
+{
+    if (n_bytes == a->n_bytes)
+        return 0;
+    if (n_bytes == SIZE_MAX)
+        return error_set(ERR_PEER, "rank %d sent more than the %zu bytes that rank %d waits for: they are not in the same call",
+                         a->from, a->n_bytes, comm->rank);
+    return error_set(ERR_PEER, "rank %d sent %zu bytes to rank %d, which waits for %zu: they are not in the same call",
+                     a->from, n_bytes, comm->rank, a->n_bytes);
+}
+
 static int finish_arrivals(struct comm *comm, bool idle)
 {
     size_t n_bytes;
@@ -37,9 +48,8 @@ static int finish_arrivals(struct comm *comm, bool idle)
     for (struct comm_arrival *a = comm->arrivals; a < comm->arrivals + comm->n_arrivals; a++) {
         if ((err = wait_done(comm, &a->request, &n_bytes, idle)) < 0)
             return err;
-        if (n_bytes != a->n_bytes)
-            return error_set(ERR_PEER, "rank %d sent %zu bytes to rank %d, which waits for %zu: they are not in the same call",
-                             a->from, n_bytes, comm->rank, a->n_bytes);
+        if ((err = exchange_check_size(comm, a, n_bytes)) < 0)
+            return err;
     }
     return 0;
 }

@@ -22,6 +22,8 @@ void exchange_send(struct exchange *exchange, struct comm *comm, const void *byt
 /* Exactly n_bytes; another size is ERR_PEER when the exchange finishes. */
 void exchange_receive(struct comm *comm, void *bytes, size_t n_bytes, int from);
 int exchange_finish(struct exchange *exchange, struct comm *comm, bool idle);
+/* Whether what was received, n_bytes, is what the arrival waits for: 0 or ERR_PEER. */
+int exchange_check_size(const struct comm *comm, const struct comm_arrival *a, size_t n_bytes);
 
 /* The peers of a rank in an order of its own, so that not everybody sends to rank 0 first: step 1 to size - 1. */
 static inline int peer_to(const struct comm *comm, int step)

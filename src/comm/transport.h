@@ -15,7 +15,8 @@ struct comm_transport {
     /* The rest is not asked of a world of one rank. */
     int (*send)(struct comm *comm, struct comm_request *request, const void *bytes, size_t n_bytes, int to, int tag);
     int (*receive)(struct comm *comm, struct comm_request *request, void *bytes, size_t n_bytes, int from, int tag);
-    /* 1 when done: the request is {0}, and *n_received is a receive's size.  0: not yet.  Makes progress. */
+    /* 1 when done: the request is {0}, and *n_received is a receive's size, SIZE_MAX when the message was longer than its
+     * room.  0: not yet.  Makes progress. */
     int (*test)(struct comm *comm, struct comm_request *request, size_t *n_received);
     /* 1 when a message of `from` (-1: anybody) is there, with its size and sender.  0: none yet.  Makes progress. */
     int (*probe)(struct comm *comm, int from, int tag, size_t *n_bytes, int *sender);
@@ -41,12 +42,14 @@ struct comm {
     struct comm_counters counters;
 
     int n_host_ranks, n_host_cores;             /* of the world: its ranks on this host, the cores that they may use */
+    size_t piece_bytes;                         /* of the world: gathers cut what is longer; the same on all ranks */
     bool spins;                                 /* of the world: each thread of each of them has a core of its own */
 
     /* The exchange that is going on inside a collective: at most COMM_TREE_MAX_PARTS messages to every peer. */
     struct comm_request *sends;                 /* [COMM_TREE_MAX_PARTS * size] */
     struct comm_arrival *arrivals;              /* [COMM_TREE_MAX_PARTS + size] */
     int n_sends, n_arrivals;
+    size_t *slices;                             /* [size + 1], of comm_all_reduce */
     float *gathered;                            /* [size][COMM_MAX_CHUNK], of comm_all_max */
 };
 

@@ -2,6 +2,7 @@
  * with each of the numbers of ranks below and counts a run as passed when every rank has closed without a failure. */
 #include "base/error.h"
 #include "comm/comm.h"
+#include "comm/transport.h"
 #include "comm/tree.h"
 #include "tests/check.h"
 
@@ -127,6 +128,132 @@ static void test_all_reduce(struct comm *comm, const char *of)
             reduce_once(comm, &tree, lengths[l], true);
         }
     }
+}
+
+/* ---- spans of one's own ----------------------------------------------------------------------------------------------- */
+/* Rank r owns weight[r % 4] of the sum of all weights. */
+static const struct { const char *name; uint32_t weight[4]; } divisions[] = {
+    { "equal spans",             { 1, 1, 1, 1 } },
+    { "1, 3, none, 2",           { 1, 3, 0, 2 } },
+    { "rank 1's span is all",    { 0, 1, 0, 0 } },
+    { "an odd first span",       { 5, 2, 2, 2 } },
+};
+
+/* The last rank takes what is left, so that first[size] is n. */
+static void divide(const struct comm *comm, size_t division, size_t n, size_t *first)
+{
+    size_t size = (size_t)comm_size(comm), total = 0, sum = 0;
+    for (size_t r = 0; r < size; r++)
+        total += divisions[division].weight[r % 4];
+    for (size_t r = 0; r < size; r++) {
+        first[r] = total > 0 ? n * sum / total : 0;
+        sum += divisions[division].weight[r % 4];
+    }
+    first[size] = n;
+}
+
+static void scatter_once(struct comm *comm, const struct comm_tree *tree, size_t division, size_t n, bool in_place)
+{
+    uint32_t first_part = tree->first[comm_rank(comm)], n_mine = tree->first[comm_rank(comm) + 1] - first_part;
+    size_t stride = n + PAD, n_scratch = comm_reduce_scatter_scratch(comm, tree, n), first[MAX_SIZE + 1], begin, end;
+    float *all = alloc(tree->n_parts * n * sizeof *all), *mine = alloc((n_mine + 1) * stride * sizeof *mine);
+    float *want = alloc(stride * sizeof *want), *apart = alloc(stride * sizeof *apart), *out;
+    unsigned char *scratch = alloc(n_scratch + CACHE_LINE);
+    const float *part[COMM_TREE_MAX_PARTS];
+
+    divide(comm, division, n, first);
+    begin = first[comm_rank(comm)], end = first[comm_rank(comm) + 1];
+    memset(mine, 0, (n_mine + 1) * stride * sizeof *mine);
+    for (uint32_t p = 0; p < tree->n_parts; p++) {
+        part[p] = all + p * n;
+        for (size_t i = 0; i < n; i++)
+            all[p * n + i] = part_value(p, i);
+        if (p >= first_part && p < first_part + n_mine)
+            memcpy(mine + (p - first_part) * stride, part[p], n * sizeof *mine);
+    }
+    tree_sum_f32(want, part, tree->n_merges, tree->n_parts, n);
+    out = in_place && n_mine > 0 ? mine + (n_mine - 1) * stride + begin : apart;
+    if (out == apart)
+        apart[end - begin] = want[end] = 42.0f;
+    else
+        memcpy(all + (first_part + n_mine - 1) * n + begin, want + begin, (end - begin) * sizeof *want);
+    memset(scratch + n_scratch, 0x5a, CACHE_LINE);
+
+    check_int(comm_reduce_scatter(comm, begin < end ? out : NULL, mine, stride, first, tree, scratch), 0);
+    check_bytes("sum of my span", out, want + begin, (end - begin + (out == apart)) * sizeof *want);
+    for (int i = 0; i < CACHE_LINE; i++)
+        check(scratch[n_scratch + (size_t)i] == 0x5a);
+    for (uint32_t p = 0; p < n_mine; p++)
+        check_bytes("own part, but for a span of the sum", mine + p * stride, part[first_part + p], n * sizeof *mine);
+    free(all), free(mine), free(want), free(apart), free(scratch);
+}
+
+static void test_reduce_scatter(struct comm *comm)
+{
+    static const size_t few[] = { 0, 1, 17, 1000, 70001 };
+    for (size_t d = 0; d < COUNT_OF(deals); d++) {
+        struct comm_tree tree = { 0 };
+        uint32_t first[MAX_SIZE + 1];
+        deal_parts(comm, d, &tree, first);
+        check_begin("reduce_scatter, %s", deals[d].name);
+        for (size_t v = 0; v < COUNT_OF(divisions); v++)
+            for (size_t l = 0; l < 2 * COUNT_OF(few); l++)
+                scatter_once(comm, &tree, v, few[l / 2], l % 2);
+    }
+}
+
+/* Bytes that are nobody's lie around the spans.  piece_bytes: the longest message. */
+static void gather_v_once(struct comm *comm, size_t division, size_t n, size_t piece_bytes)
+{
+    enum { BEFORE = 3 };
+    size_t first[MAX_SIZE + 1], rank = (size_t)comm_rank(comm), whole_piece = comm->world->piece_bytes;
+    unsigned char *all = alloc(n + BEFORE + 1), *want = alloc(n + BEFORE + 1);
+    divide(comm, division, n, first);
+    for (int r = 0; r <= comm_size(comm); r++)
+        first[r] += BEFORE;
+    for (size_t i = 0; i < n + BEFORE + 1; i++) {
+        want[i] = (unsigned char)(i * 31 + i / 251);
+        all[i] = (i >= first[rank] && i < first[rank + 1]) || i < BEFORE || i == n + BEFORE ? want[i] : (unsigned char)~want[i];
+    }
+    comm->world->piece_bytes = piece_bytes;
+    check_int(comm_all_gather_v(comm, all, first), 0);
+    check_bytes("gathered", all, want, n + BEFORE + 1);
+    comm->world->piece_bytes = whole_piece;
+    free(all), free(want);
+}
+
+static void test_all_gather_v(struct comm *comm)
+{
+    static const size_t n_bytes[] = { 0, 1, 1000, 300001, 4000000 };
+    for (size_t v = 0; v < COUNT_OF(divisions); v++) {
+        check_begin("all_gather_v, %s", divisions[v].name);
+        for (size_t k = 0; k < COUNT_OF(n_bytes); k++) {
+            gather_v_once(comm, v, n_bytes[k], 1u << 30);
+            gather_v_once(comm, v, n_bytes[k], 100000);
+        }
+    }
+}
+
+static void test_span_counters(struct comm *comm)
+{
+    struct comm_tree tree = { 0 };
+    uint32_t first_part[MAX_SIZE + 1], size = (uint32_t)comm_size(comm), rank = (uint32_t)comm_rank(comm);
+    size_t first[MAX_SIZE + 1];
+
+    check_begin("counters: a reduce_scatter sends each part's spans, an all_gather_v the own span");
+    deal_parts(comm, 0, &tree, first_part);
+    divide(comm, 1, 6000, first);
+    uint64_t n_mine = first[rank + 1] - first[rank], n_takers = 0;
+    for (uint32_t r = 0; r < size; r++)
+        n_takers += r != rank && first[r] < first[r + 1];
+    comm_counters_reset(comm);
+    scatter_once(comm, &tree, 1, 6000, false);
+    check_int(comm_counters(comm)->n_messages, n_takers);
+    check_int(comm_counters(comm)->bytes_sent, size > 1 ? (6000 - n_mine) * 4 : 0);
+    comm_counters_reset(comm);
+    gather_v_once(comm, 1, 6000, 500);
+    check_int(comm_counters(comm)->n_messages, (size - 1) * ((n_mine + 499) / 500));
+    check_int(comm_counters(comm)->bytes_sent, (size - 1) * n_mine);
 }
 
 static void test_reduce_counters(struct comm *comm)
@@ -289,6 +416,30 @@ static void test_wrong_size(struct comm *comm)
     check_int(comm_barrier(comm), 0);
 }
 
+/* Rank 1 takes part with a longer span of its own than the others believe.  The group is not used again, nor may bytes go
+ * that a message may still be written to. */
+static void test_other_sizes(struct comm *world)
+{
+    static unsigned char bytes[1000];
+    struct comm *group = NULL;
+    int rank = comm_rank(world);
+    size_t first[3] = { 0, 100, rank == 1 ? 300 : 200 };
+
+    check_begin("a collective in which ranks name other sizes is an error");
+    check_int(comm_split(&group, world, rank / 2, rank), 0);
+    if (rank < 2 && comm_size(group) == 2) {
+        first[1] += rank == 1 ? 10 : 0;
+        int err = comm_all_gather_v(group, bytes, first);
+        check_int(err, ERR_PEER);
+        if (rank == 0)
+            check_text(error_text(), "rank 1 sent more than the 100 bytes that rank 0 waits for: they are not in the same call");
+        else
+            check_text(error_text(), "rank 0 sent 100 bytes to rank 1, which waits for 110: they are not in the same call");
+    }
+    check_int(comm_barrier(world), 0);
+    comm_close(group);
+}
+
 /* ---- groups ------------------------------------------------------------------------------------------------------------- */
 /* A mesh of rows of two: a sum along one axis, then along the other, is the sum of all. */
 static void test_mesh(struct comm *world)
@@ -385,6 +536,10 @@ static int run_rank(void)
     comm_set_threads(world, 1);
     test_all_reduce(world, "world");
     test_reduce_counters(world);
+    test_reduce_scatter(world);
+    test_all_gather_v(world);
+    test_span_counters(world);
+    test_other_sizes(world);
     test_many_reduces(world);
     test_all_max(world);
     test_gather_and_broadcast(world);
