@@ -57,6 +57,18 @@ int comm_all_gather_v(struct comm *comm, void *bytes, const size_t *first)
     return err;
 }
 
+int comm_all_to_all(struct comm *comm, const void *const *send, const size_t *n_send, void *const *receive, const size_t *n_room,
+                    size_t *n_received)
+{
+    struct exchange exchange = exchange_begin(comm);
+    for (int step = 1; step < comm->size; step++) {
+        int to = peer_to(comm, step), from = peer_from(comm, step);
+        exchange_send(&exchange, comm, send[to], n_send[to], to);
+        exchange_receive_any_size(comm, receive[from], n_room[from], &n_received[from], from);
+    }
+    return exchange_finish(&exchange, comm, false);
+}
+
 /* The order of IEEE 754's maximum: -0 below +0, NaN above all. */
 static float maximum(float a, float b)
 {

@@ -93,6 +93,11 @@ int comm_all_gather(struct comm *comm, void *to, const void *from, size_t n_byte
  * A span may be longer than a message. */
 int comm_all_gather_v(struct comm *comm, void *bytes, const size_t *first);
 int comm_broadcast(struct comm *comm, void *bytes, size_t n_bytes, int root);
+/* A message from everybody to everybody, whose length only its sender knows.  send[r], n_send[r] bytes, goes to rank r, from
+ * which n_received[r] <= n_room[r] bytes come to receive[r]; a longer one is ERR_PEER.  [size] each; the entries of my own
+ * rank are left alone.  No bytes are a message too: when it returns, everybody has called. */
+int comm_all_to_all(struct comm *comm, const void *const *send, const size_t *n_send, void *const *receive, const size_t *n_room,
+                    size_t *n_received);
 /* An error on one rank is everybody's: the first failing rank's code, with its line behind "rank N: " (but in a world of one),
  * or 0 when `err` is 0 on all. */
 int comm_agree(struct comm *comm, int err);

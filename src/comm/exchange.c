@@ -23,6 +23,12 @@ void exchange_receive(struct comm *comm, void *bytes, size_t n_bytes, int from)
     comm->arrivals[comm->n_arrivals++] = (struct comm_arrival){ .bytes = bytes, .n_bytes = n_bytes, .from = from };
 }
 
+void exchange_receive_any_size(struct comm *comm, void *bytes, size_t n_room, size_t *n_received, int from)
+{
+    exchange_receive(comm, bytes, n_room, from);
+    comm->arrivals[comm->n_arrivals - 1].n_received = n_received;
+}
+
 int exchange_check_size(const struct comm *comm, const struct comm_arrival *a, size_t n_bytes)
 {
     if (n_bytes == a->n_bytes)
@@ -34,6 +40,38 @@ int exchange_check_size(const struct comm *comm, const struct comm_arrival *a, s
                      a->from, n_bytes, comm->rank, a->n_bytes);
 }
 
+/* Starts a receive (1), or not yet (0), when its size is not known before its message is seen. */
+static int start_arrival(struct comm *comm, struct comm_arrival *a)
+{
+    int sender, err, seen = 1;
+    size_t n_bytes = a->n_bytes;
+    if (a->n_received && (seen = comm->transport->probe(comm, a->from, TAG_COLLECTIVE, &n_bytes, &sender)) <= 0)
+        return seen;
+    if (n_bytes > a->n_bytes)
+        return error_set(ERR_PEER, "rank %d sent %zu bytes to rank %d, which has room for %zu", a->from, n_bytes, comm->rank, a->n_bytes);
+    a->n_bytes = n_bytes;
+    if (a->n_received)
+        *a->n_received = n_bytes;
+    err = comm->transport->receive(comm, &a->request, a->bytes, n_bytes, a->from, TAG_COLLECTIVE);
+    return err < 0 ? err : 1;
+}
+
+static int start_arrivals(struct comm *comm, bool idle)
+{
+    int n_started = 0, err;
+    for (double start = wait_now();; wait_pause(comm, wait_now() - start, idle)) {
+        for (struct comm_arrival *a = comm->arrivals; a < comm->arrivals + comm->n_arrivals; a++) {
+            if (a->request.handle)
+                continue;
+            if ((err = start_arrival(comm, a)) < 0)
+                return err;
+            n_started += err;
+        }
+        if (n_started == comm->n_arrivals)
+            return 0;
+    }
+}
+
 static int finish_arrivals(struct comm *comm, bool idle)
 {
     size_t n_bytes;
@@ -42,9 +80,8 @@ static int finish_arrivals(struct comm *comm, bool idle)
         return 0;
     if ((err = wait_seen(comm, -1, TAG_COLLECTIVE, idle, -1, &n_bytes, &sender)) < 0)
         return err;
-    for (struct comm_arrival *a = comm->arrivals; a < comm->arrivals + comm->n_arrivals; a++)
-        if ((err = comm->transport->receive(comm, &a->request, a->bytes, a->n_bytes, a->from, TAG_COLLECTIVE)) < 0)
-            return err;
+    if ((err = start_arrivals(comm, idle)) < 0)
+        return err;
     for (struct comm_arrival *a = comm->arrivals; a < comm->arrivals + comm->n_arrivals; a++) {
         if ((err = wait_done(comm, &a->request, &n_bytes, idle)) < 0)
             return err;

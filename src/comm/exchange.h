@@ -21,6 +21,9 @@ struct exchange exchange_begin(struct comm *comm);
 void exchange_send(struct exchange *exchange, struct comm *comm, const void *bytes, size_t n_bytes, int to);
 /* Exactly n_bytes; another size is ERR_PEER when the exchange finishes. */
 void exchange_receive(struct comm *comm, void *bytes, size_t n_bytes, int from);
+/* What `from` has to send, at most n_room bytes; more is ERR_PEER.  *n_received is set by exchange_finish.  The only message
+ * of `from` in its exchange. */
+void exchange_receive_any_size(struct comm *comm, void *bytes, size_t n_room, size_t *n_received, int from);
 int exchange_finish(struct exchange *exchange, struct comm *comm, bool idle);
 /* Whether what was received, n_bytes, is what the arrival waits for: 0 or ERR_PEER. */
 int exchange_check_size(const struct comm *comm, const struct comm_arrival *a, size_t n_bytes);

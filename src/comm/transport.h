@@ -26,11 +26,13 @@ enum {
     COMM_MAX_CHUNK = 1024,              /* floats that one round of comm_all_max moves */
 };
 
-/* A receive that has been announced: exchange.c starts it when the first message of its exchange is seen. */
+/* A receive that has been announced: exchange.c starts it when the first message of its exchange is seen,
+ * or when its own is if its size is not known before. */
 struct comm_arrival {
     struct comm_request request;
     void *bytes;
-    size_t n_bytes;
+    size_t n_bytes;                     /* of the message; of the room, until one of any size is seen */
+    size_t *n_received;                 /* NULL: exactly n_bytes are waited for */
     int from;
 };
 

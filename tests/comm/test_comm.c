@@ -416,6 +416,96 @@ static void test_wrong_size(struct comm *comm)
     check_int(comm_barrier(comm), 0);
 }
 
+/* ---- messages of sizes that only their senders know ------------------------------------------------------------------------ */
+/* From one rank to another in a round: nothing, a few bytes, on either side of what MPI sends at once, and far above it. */
+static size_t message_bytes(int from, int to, int round)
+{
+    static const size_t n_bytes[] = { 0, 1, 100, 4000, 5000, 70000, 0, 600000 };
+    return n_bytes[(from * 5 + to * 3 + round) % (int)COUNT_OF(n_bytes)];
+}
+
+static unsigned char message_byte(int from, int to, int round, size_t i)
+{
+    return (unsigned char)((size_t)(from * 41 + to * 7 + round) + i * 31 + i / 251);
+}
+
+static void test_all_to_all(struct comm *comm)
+{
+    enum { ROOM = 600000, N_ROUNDS = 9 };
+    int size = comm_size(comm), rank = comm_rank(comm), n_wrong = 0;
+    unsigned char *sent[MAX_SIZE], *got[MAX_SIZE];
+    size_t n_sent[MAX_SIZE], n_room[MAX_SIZE], n_got[MAX_SIZE], n_bytes = 0;
+
+    check_begin("all_to_all: every size to every rank, in rounds that run into each other");
+    for (int r = 0; r < size; r++)
+        sent[r] = alloc(ROOM), got[r] = alloc(ROOM + 1);
+    comm_counters_reset(comm);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        for (int r = 0; r < size; r++) {
+            n_sent[r] = message_bytes(rank, r, round);
+            n_room[r] = r == rank ? 0 : round % 2 ? ROOM : message_bytes(r, rank, round);
+            n_got[r] = 77;
+            n_bytes += r == rank ? 0 : n_sent[r];
+            for (size_t i = 0; i < n_sent[r]; i++)
+                sent[r][i] = message_byte(rank, r, round, i);
+            memset(got[r], 0x5a, ROOM + 1);
+        }
+        check_int(comm_all_to_all(comm, (const void *const *)sent, n_sent, (void *const *)got, n_room, n_got), 0);
+        for (int r = 0; r < size; r++) {
+            size_t n_want = r == rank ? 0 : message_bytes(r, rank, round);
+            check_int(n_got[r], r == rank ? 77 : n_want);
+            for (size_t i = 0; i < n_want; i++)
+                n_wrong += got[r][i] != message_byte(r, rank, round, i);
+            for (size_t i = n_want; i < ROOM + 1; i++)
+                n_wrong += got[r][i] != 0x5a;
+        }
+    }
+    check_int(n_wrong, 0);
+    check_int(comm_counters(comm)->n_messages, N_ROUNDS * (size - 1));
+    check_int(comm_counters(comm)->bytes_sent, n_bytes);
+    for (int r = 0; r < size; r++)
+        free(sent[r]), free(got[r]);
+}
+
+/* Nobody is through before everybody has come, though no bytes go. */
+static void test_all_to_all_waits(struct comm *comm)
+{
+    const void *send[MAX_SIZE] = { NULL };
+    void *receive[MAX_SIZE] = { NULL };
+    size_t none[MAX_SIZE] = { 0 }, n_received[MAX_SIZE];
+
+    check_begin("all_to_all of nothing: everybody has come");
+    comm_barrier(comm);
+    comm_counters_reset(comm);
+    double start = now();
+    if (comm_rank(comm) == 0)
+        sleep_s(0.3);
+    check_int(comm_all_to_all(comm, send, none, receive, none, n_received), 0);
+    check(comm_size(comm) == 1 || now() - start > 0.2);
+    if (comm_size(comm) == 2 && comm_rank(comm) == 1)
+        check(comm_counters(comm)->wait_s > 0.2);
+}
+
+static void test_no_room(struct comm *world)
+{
+    static unsigned char bytes[2][100];
+    struct comm *group = NULL;
+    int rank = comm_rank(world);
+    size_t n_send[2] = { 50, 50 }, n_room[2] = { 50, rank == 0 ? 49 : 50 }, n_received[2];
+
+    check_begin("all_to_all: no room for a message is an error");
+    check_int(comm_split(&group, world, rank / 2, rank), 0);
+    if (rank < 2 && comm_size(group) == 2) {
+        const void *send[2] = { bytes[0], bytes[0] };
+        void *receive[2] = { bytes[1], bytes[1] };
+        check_int(comm_all_to_all(group, send, n_send, receive, n_room, n_received), rank == 0 ? ERR_PEER : 0);
+        if (rank == 0)
+            check_text(error_text(), "rank 1 sent 50 bytes to rank 0, which has room for 49");
+    }
+    check_int(comm_barrier(world), 0);
+    comm_close(group);
+}
+
 /* Rank 1 takes part with a longer span of its own than the others believe.  The group is not used again, nor may bytes go
  * that a message may still be written to. */
 static void test_other_sizes(struct comm *world)
@@ -540,6 +630,9 @@ static int run_rank(void)
     test_all_gather_v(world);
     test_span_counters(world);
     test_other_sizes(world);
+    test_all_to_all(world);
+    test_all_to_all_waits(world);
+    test_no_room(world);
     test_many_reduces(world);
     test_all_max(world);
     test_gather_and_broadcast(world);
