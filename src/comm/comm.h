@@ -104,6 +104,31 @@ int comm_agree(struct comm *comm, int err);
 /* Waits for everybody, napping. */
 int comm_barrier(struct comm *comm);
 
+/* ---- an all-gather while the caller computes ---------------------------------------------------------------------------- */
+/* comm_all_gather_v()s that are started, go on, and are waited for later: weights come layer by layer before they are used.
+ * Every rank starts the same gathers in the same order, and waits for them in that order; up to COMM_GATHERS are under way.
+ *
+ * Nothing runs behind the caller's back: bytes move while the step thread is inside any call of this header, on any comm,
+ * and comm_gather_test() is there to be called when there is no other.  Between ranks of one host such a call copies what
+ * its peers have offered.
+ *
+ * One struct comm_gather for a comm, which may be used for other things meanwhile (a comm of its own has counters of its own,
+ * and shorter queues).  Counters: in comm_gather_wait wait_s is what passes until a first message of this gather is here; all
+ * else, also in start and test, is wire_s. */
+#define COMM_GATHERS 4
+struct comm_gather;
+/* n_max_bytes: of the longest gather, all ranks' parts together.  Nothing is allocated after this. */
+int comm_gather_open(struct comm_gather **out, struct comm *comm, size_t n_max_bytes);
+/* All gathers have been waited for, or comm_abort() follows.  Before its comm is closed.  NULL is fine. */
+void comm_gather_close(struct comm_gather *gather);
+/* [first[r], first[r + 1]) of `bytes` is rank r's.  Until the gather has been waited for, mine stay as they are and the others
+ * are not touched.  first[] is not used after the call. */
+int comm_gather_start(struct comm_gather *gather, void *bytes, const size_t *first);
+/* 1: the oldest gather is here, or none is under way; it still has to be waited for, at no cost.  0: not yet. */
+int comm_gather_test(struct comm_gather *gather);
+/* Until the oldest gather is here; then the next one is the oldest.  ERR_PEER when ranks have started different ones. */
+int comm_gather_wait(struct comm_gather *gather);
+
 /* ---- point to point --------------------------------------------------------------------------------------------------- */
 /* A send in flight.  {0} is done. */
 struct comm_request {

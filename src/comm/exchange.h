@@ -10,6 +10,7 @@
 
 enum {
     TAG_COLLECTIVE = COMM_TAGS,         /* one is enough: a collective is over on a rank before its next one starts */
+    TAG_GATHER,                         /* of gather.c, whose messages lie around while collectives go on */
 };
 
 struct exchange {

@@ -530,6 +530,148 @@ static void test_other_sizes(struct comm *world)
     comm_close(group);
 }
 
+/* ---- gathers while the caller computes ---------------------------------------------------------------------------------- */
+static unsigned char gather_byte(size_t gather, size_t i)
+{
+    return (unsigned char)(gather * 17 + i * 31 + i / 251);
+}
+
+/* Gather number `gather` of n bytes: mine are there, the others are wrong until they come. */
+static void start_gather(struct comm *comm, struct comm_gather *g, size_t gather, size_t division, size_t n, unsigned char *bytes)
+{
+    size_t first[MAX_SIZE + 1], rank = (size_t)comm_rank(comm);
+    divide(comm, division, n, first);
+    for (size_t i = 0; i <= n; i++)
+        bytes[i] = (unsigned char)(gather_byte(gather, i) ^ (i >= first[rank] && i < first[rank + 1] ? 0 : 0xff));
+    check_int(comm_gather_start(g, bytes, first), 0);
+    memset(first, 0xee, sizeof first);
+}
+
+static void wait_gather(struct comm_gather *g, size_t gather, size_t n, const unsigned char *bytes)
+{
+    size_t n_wrong = 0;
+    check_int(comm_gather_wait(g), 0);
+    for (size_t i = 0; i < n; i++)
+        n_wrong += bytes[i] != gather_byte(gather, i);
+    check_int(n_wrong, 0);
+    check_int(bytes[n], gather_byte(gather, n) ^ 0xff);
+}
+
+static const size_t gather_bytes[] = { 0, 1, 1024, 1025, 40000, 300001, 2000000 };
+
+/* Gathers of all sizes, COMM_GATHERS of them under way, with reductions on the same comm in between. */
+static void test_gathers(struct comm *comm, size_t piece_bytes)
+{
+    enum { N = 2000000, N_GATHERS = 4 * 7 };
+    struct comm_gather *g = NULL;
+    struct comm_tree tree = { 0 };
+    uint32_t first_part[MAX_SIZE + 1];
+    size_t whole_piece = comm->world->piece_bytes;
+    unsigned char *bytes[COMM_GATHERS];
+
+    check_begin("gathers in flight, in pieces of %zu bytes", piece_bytes);
+    deal_parts(comm, 1, &tree, first_part);
+    comm->world->piece_bytes = piece_bytes;
+    check_int(comm_gather_open(&g, comm, N), 0);
+    for (size_t k = 0; k < COMM_GATHERS; k++)
+        bytes[k] = alloc(N + 1);
+    for (size_t k = 0; k < N_GATHERS + COMM_GATHERS; k++) {
+        size_t old = k - COMM_GATHERS, n_sizes = COUNT_OF(gather_bytes);
+        if (k >= COMM_GATHERS)
+            wait_gather(g, old, gather_bytes[old * 3 % n_sizes], bytes[old % COMM_GATHERS]);
+        if (k < N_GATHERS)
+            start_gather(comm, g, k, k % COUNT_OF(divisions), gather_bytes[k * 3 % n_sizes], bytes[k % COMM_GATHERS]);
+        if (k % 3 == 0)
+            reduce_once(comm, &tree, k % 2 ? 576 : 20001, false);
+    }
+    check_int(comm_gather_test(g), 1);
+    comm_gather_close(g);
+    comm->world->piece_bytes = whole_piece;
+    for (size_t k = 0; k < COMM_GATHERS; k++)
+        free(bytes[k]);
+}
+
+/* Tests alone bring it here, once the other ranks have started too; and starting does not wait for them. */
+static void test_gather_test(struct comm *comm)
+{
+    enum { N = 2000000 };
+    struct comm_gather *g = NULL;
+    unsigned char *bytes = alloc(N + 1), *empty = alloc(1);
+    int size = comm_size(comm), n_not_yet = 0, done;
+    size_t none[MAX_SIZE + 1] = { 0 };
+
+    check_begin("a gather: a late rank is waited for by tests, not by start");
+    check_int(comm_gather_open(&g, comm, N), 0);
+    check_int(comm_gather_test(g), 1);
+    comm_barrier(comm);
+    if (comm_rank(comm) == size - 1) {
+        check_int(comm_barrier(comm), 0);       /* the others have started before this */
+        start_gather(comm, g, 5, 0, N, bytes);
+    } else {
+        start_gather(comm, g, 5, 0, N, bytes);
+        check_int(comm_gather_test(g), 0);
+        check_int(comm_barrier(comm), 0);
+    }
+    check_int(comm_gather_start(g, empty, none), 0);
+    for (double start = now(); (done = comm_gather_test(g)) == 0 && now() - start < 60; n_not_yet++)
+        sched_yield();
+    check_int(done, 1);
+    check_int(comm_gather_test(g), 1);
+    wait_gather(g, 5, N, bytes);
+    check_int(comm_gather_test(g), 1);
+    check_int(comm_gather_wait(g), 0);
+    comm_gather_close(g);
+    free(bytes), free(empty);
+}
+
+static void test_gather_counters(struct comm *comm)
+{
+    enum { N = 1000000 };
+    struct comm_gather *g = NULL;
+    unsigned char *bytes = alloc(N + 1);
+    size_t first[MAX_SIZE + 1], rank = (size_t)comm_rank(comm), n_peers = (size_t)comm_size(comm) - 1;
+
+    check_begin("counters: a gather sends each peer a short message and the rest; a late peer is waiting");
+    divide(comm, 1, N, first);
+    size_t n_mine = first[rank + 1] - first[rank];
+    check_int(comm_gather_open(&g, comm, N), 0);
+    comm_barrier(comm);
+    comm_counters_reset(comm);
+    if (rank == 0)
+        sleep_s(0.5);
+    start_gather(comm, g, 3, 1, N, bytes);
+    check(comm_counters(comm)->wait_s == 0);
+    wait_gather(g, 3, N, bytes);
+    if (n_peers == 1 && rank == 1)
+        check(comm_counters(comm)->wait_s > 0.3);
+    check_int(comm_counters(comm)->bytes_sent, n_peers * n_mine);
+    check_int(comm_counters(comm)->n_messages, n_mine > 0 ? 2 * n_peers : 0);
+    comm_gather_close(g);
+    free(bytes);
+}
+
+static void test_gather_other_sizes(struct comm *world)
+{
+    static unsigned char bytes[5000];
+    struct comm *group = NULL;
+    struct comm_gather *g = NULL;
+    int rank = comm_rank(world);
+    size_t first[3] = { 0, rank == 0 ? 2000 : 2001, 4000 };
+
+    check_begin("a gather of which ranks name other sizes is an error");
+    check_int(comm_split(&group, world, rank / 2, rank), 0);
+    check_int(comm_gather_open(&g, group, sizeof bytes), 0);
+    if (rank < 2 && comm_size(group) == 2) {
+        check_int(comm_gather_start(g, bytes, first), 0);
+        check_int(comm_gather_wait(g), ERR_PEER);
+        check_text(error_text(), rank == 0 ? "rank 1 sent 975 bytes to rank 0, which waits for 976: they are not in the same call" :
+                   "rank 0 sent 976 bytes to rank 1, which waits for 977: they are not in the same call");
+    }
+    check_int(comm_barrier(world), 0);
+    comm_gather_close(g);
+    comm_close(group);
+}
+
 /* ---- groups ------------------------------------------------------------------------------------------------------------- */
 /* A mesh of rows of two: a sum along one axis, then along the other, is the sum of all. */
 static void test_mesh(struct comm *world)
@@ -633,6 +775,11 @@ static int run_rank(void)
     test_all_to_all(world);
     test_all_to_all_waits(world);
     test_no_room(world);
+    test_gathers(world, (size_t)1 << 30);
+    test_gathers(world, 100000);
+    test_gather_test(world);
+    test_gather_counters(world);
+    test_gather_other_sizes(world);
     test_many_reduces(world);
     test_all_max(world);
     test_gather_and_broadcast(world);
