@@ -34,18 +34,29 @@ struct model_family {
     const char *architecture;
     int (*build)(struct graph *g, const struct model_file *file, const struct model_options *options);
 };
-extern const struct model_family model_llama;
+extern const struct model_family model_llama, model_qwen2, model_qwen3, model_qwen3moe, model_gemma3;
 
 /* A weight of the file under the printf-formatted name, with the dims that the family expects; NULL and ERR_BAD_FILE naming
  * the tensor when it is missing or has other dims.  A vector has rows DIM(1). */
 struct tensor *model_weight(struct graph *g, const struct model_file *file, enum weight_use use, struct dim rows, struct dim columns,
                             const char *format, ...) __attribute__((format(printf, 6, 7)));
+/* A stack of matrices [experts][rows][columns]: "blk.LAYER.NAME_exps.weight", or the tensors "blk.LAYER.NAME.E.weight" of older files. */
+struct tensor *model_expert_weight(struct graph *g, const struct model_file *file, struct dim experts, struct dim rows, struct dim columns,
+                                   uint32_t layer, const char *name);
 bool model_has(const struct model_file *file, const char *name);
+/* format has one %u. */
+bool model_has_layer(const struct model_file *file, const char *format, uint32_t layer);
+/* Whether there is a key "ARCHITECTURE.suffix". */
+bool model_has_key(const struct model_file *file, const char *suffix);
+/* False, and *out as it was, when the key is absent or of another type. */
+bool model_bool(const struct model_file *file, const char *suffix, bool *out);
+bool model_i32s(const struct model_file *file, const char *suffix, const int32_t **out, size_t *n);
 /* "ARCHITECTURE.suffix" as an integer in [min, max]; 0 or ERR_BAD_FILE. */
 int model_u32(const struct model_file *file, const char *suffix, uint32_t min, uint32_t max, uint32_t *out);
 int model_f32(const struct model_file *file, const char *suffix, float *out);
 /* The same, with *out left as it is when the key is absent; a key of the wrong type is an error all the same. */
 int model_optional_u32(const struct model_file *file, const char *suffix, uint32_t min, uint32_t max, uint32_t *out);
 int model_optional_f32(const struct model_file *file, const char *suffix, float *out);
+int model_optional_string(const struct model_file *file, const char *suffix, const char **out);
 
 #endif
