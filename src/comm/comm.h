@@ -115,7 +115,7 @@ int comm_barrier(struct comm *comm);
  * One struct comm_gather for a comm, which may be used for other things meanwhile (a comm of its own has counters of its own,
  * and shorter queues).  Counters: in comm_gather_wait wait_s is what passes until a first message of this gather is here; all
  * else, also in start and test, is wire_s. */
-#define COMM_GATHERS 4
+#define COMM_GATHERS 32
 struct comm_gather;
 /* n_max_bytes: of the longest gather, all ranks' parts together.  Nothing is allocated after this. */
 int comm_gather_open(struct comm_gather **out, struct comm *comm, size_t n_max_bytes);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const symbol_name[N_SYMBOLS] = { "1", "T", "R" };
+const char *const symbol_name[N_SYMBOLS] = { "1", "T", "R", "U" };
 
 struct graph *graph_open(void)
 {
@@ -125,9 +125,29 @@ struct tensor *graph_weight(struct graph *g, const char *name, enum dtype type, 
         return NULL;
     *t->weight = (struct weight){ .name = t->name, .type = type, .use = use, .n_rows = rows.add, .n_columns = columns.add,
                                   .rows = { 0, (uint32_t)rows.add }, .columns = { 0, (uint32_t)columns.add } };
+    t->weight->n_experts = 1;
+    t->weight->experts.end = 1;
+    t->weight->stored.end = DIV_UP((uint32_t)rows.add, WEIGHT_PANEL);
     t->n_dims = 2;
     t->dim[0] = rows;
     t->dim[1] = columns;
+    return t;
+}
+
+struct tensor *graph_expert_weight(struct graph *g, const char *name, bool per_expert, enum dtype type, struct dim experts, struct dim rows,
+                                   struct dim columns)
+{
+    struct tensor *t = graph_weight(g, name, type, WEIGHT_EXPERTS, rows, columns);
+    if (!t)
+        return NULL;
+    t->weight->n_experts = (uint32_t)experts.add;
+    t->weight->experts.end = (uint32_t)experts.add;
+    t->weight->per_expert = per_expert;
+    t->weight->stored.end *= (uint32_t)experts.add;
+    t->n_dims = 3;
+    t->dim[0] = experts;
+    t->dim[1] = rows;
+    t->dim[2] = columns;
     return t;
 }
 
@@ -149,6 +169,12 @@ struct tensor *graph_rms_norm(struct graph *g, struct tensor *x, struct tensor *
     return one(g, OP_rms_norm, x, weight, &(struct node_attr){ .eps = eps });
 }
 
+/* x as a matmul with w takes it. */
+static struct tensor *matmul_input(struct graph *g, struct tensor *x, const struct tensor *w)
+{
+    return g->int8_activations && dtype_info[w->type].block > 1 ? one(g, OP_quantize, x, NULL, NULL) : x;
+}
+
 struct tensor *graph_matmul(struct graph *g, struct tensor *x, struct tensor *w)
 {
     if (!x || !w)
@@ -156,14 +182,38 @@ struct tensor *graph_matmul(struct graph *g, struct tensor *x, struct tensor *w)
     struct label_info *summed = &g->labels[w->dim[1].label];
     if (w->dim[1].label)
         summed->unit = MAX(summed->unit, label_unit(summed->width, MAX(dtype_info[w->type].block, dtype_info[DTYPE_ACT8].block)));
-    if (g->int8_activations && dtype_info[w->type].block > 1)
-        x = one(g, OP_quantize, x, NULL, NULL);
+    x = matmul_input(g, x, w);
     return one(g, OP_matmul, x, w, &(struct node_attr){ .sum_label = w->dim[1].label });
 }
 
 struct tensor *graph_add(struct graph *g, struct tensor *a, struct tensor *b)
 {
     return one(g, OP_add, a, b, NULL);
+}
+
+struct tensor *graph_add_bias(struct graph *g, struct tensor *x, struct tensor *bias)
+{
+    return one(g, OP_add_bias, x, bias, NULL);
+}
+
+struct tensor *graph_geglu(struct graph *g, struct tensor *gate, struct tensor *up)
+{
+    return one(g, OP_geglu, gate, up, NULL);
+}
+
+struct tensor *graph_scale(struct graph *g, struct tensor *x, float factor)
+{
+    return one(g, OP_scale, x, NULL, &(struct node_attr){ .scale = factor });
+}
+
+struct tensor *graph_softcap(struct graph *g, struct tensor *x, float cap)
+{
+    return one(g, OP_softcap, x, NULL, &(struct node_attr){ .softcap = cap });
+}
+
+struct tensor *graph_head_norm(struct graph *g, struct tensor *x, struct tensor *weight, uint32_t head_dim, float eps)
+{
+    return one(g, OP_head_norm, x, weight, &(struct node_attr){ .head_dim = head_dim, .eps = eps });
 }
 
 struct tensor *graph_swiglu(struct graph *g, struct tensor *gate, struct tensor *up)
@@ -197,10 +247,57 @@ struct tensor *graph_rows(struct graph *g, struct tensor *x, struct tensor *rows
     return one(g, OP_rows, x, rows, NULL);
 }
 
+/* The rows of each expert, expert after expert, times its matrices. */
+static struct tensor *expert_matmul(struct graph *g, struct tensor *x, struct tensor *begin, struct tensor *w)
+{
+    struct node *n = graph_node(g, OP_expert_matmul, (struct tensor *[]){ x, begin, w }, 3, 1, NULL);
+    return n ? n->out[0] : NULL;
+}
+
+struct tensor *graph_experts(struct graph *g, struct tensor *x, struct tensor *logits, struct tensor *gate, struct tensor *up,
+                             struct tensor *down, const struct node_attr *attr)
+{
+    if (!gate || !up || !down)
+        return NULL;
+    if ((dtype_info[gate->type].block > 1) != (dtype_info[up->type].block > 1)) {
+        error_set(ERR_BAD_FILE, "tensor %s is in blocks and %s is not, or the other way", gate->name, up->name);
+        return NULL;
+    }
+    struct node_attr experts = { .sum_label = gate->dim[0].label, .experts = { 0, (uint32_t)gate->dim[0].add } };
+    struct node *route = graph_node(g, OP_route, &logits, 1, 2, attr);
+    if (!route)
+        return NULL;
+    struct tensor *ids = route->out[0], *weights = route->out[1];
+    struct node *sent = graph_node(g, OP_dispatch, (struct tensor *[]){ matmul_input(g, x, gate), ids, weights }, 3, 4, &experts);
+    struct node *sort = sent ? graph_node(g, OP_sort_by_expert, &sent->out[1], 1, 3, &experts) : NULL;
+    if (!sort)
+        return NULL;
+    struct tensor *rows = one(g, OP_rows, sent->out[0], sort->out[0], NULL), *begin = sort->out[2];
+    struct tensor *inner = graph_swiglu(g, expert_matmul(g, rows, begin, gate), expert_matmul(g, rows, begin, up));
+    struct tensor *y = inner ? expert_matmul(g, matmul_input(g, inner, down), begin, down) : NULL;
+    struct node *sum = graph_node(g, OP_expert_sum, (struct tensor *[]){ y, sort->out[1], sent->out[1], sent->out[2] }, 4, 1, &experts);
+    struct node *n = sum ? graph_node(g, OP_combine, (struct tensor *[]){ sum->out[0], sent->out[3], ids }, 3, 1, &experts) : NULL;
+    return n ? n->out[0] : NULL;
+}
+
+uint32_t node_first_weight(const struct node *n)
+{
+    return n->op == OP_expert_matmul ? 2 : 1;
+}
+
 void graph_remove(struct graph *g, struct node *n)
 {
     *(n->prev ? &n->prev->next : &g->first) = n->next;
     *(n->next ? &n->next->prev : &g->last) = n->prev;
+}
+
+void graph_move_before(struct graph *g, struct node *n, struct node *place)
+{
+    graph_remove(g, n);
+    n->prev = place->prev;
+    n->next = place;
+    *(place->prev ? &place->prev->next : &g->first) = n;
+    place->prev = n;
 }
 
 void graph_replace_uses(struct graph *g, struct tensor *old, struct tensor *by, const char *what)
@@ -281,9 +378,9 @@ static void add_weight(struct tensor *t, void *user)
 {
     struct byte_sum *sum = user;
     const struct weight *w = t->weight;
-    uint32_t n_rows = w->rows.end - w->rows.begin, n_columns = w->columns.end - w->columns.begin;
-    if (w->use == WEIGHT_MATMUL)
-        sum->n_bytes += sum->packed_bytes(w->type, n_rows, n_columns);
+    uint32_t n_columns = w->columns.end - w->columns.begin;
+    if (w->use == WEIGHT_MATMUL || w->use == WEIGHT_EXPERTS)
+        sum->n_bytes += (w->stored.end - w->stored.begin) * sum->packed_bytes(w->type, WEIGHT_PANEL, n_columns);
     else if (w->use == WEIGHT_VECTOR)
         sum->n_bytes += sizeof(float) * n_columns;
 }

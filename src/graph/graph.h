@@ -6,9 +6,12 @@
  *
  *   dim      mul * symbol + add, with a label when a layout may cut it, and then `width` columns for each element of the
  *            label: the 576 columns of 9 heads are { add = 576, label = heads, width = 64 }
- *   symbol   a size known only at run time; each has a maximum: T tokens of a step, R rows of it that are wanted
+ *   symbol   a size known only at run time; each has a maximum: T tokens of a step, R rows of it that are wanted, U tokens
+ *            that came from other groups of dp to the experts of this rank
  *   placement, for each axis of the mesh: replicated, split along a dim (the tensor's own dims are then this rank's
- *            part), or partial: n_parts of the sums that make up the whole, [n_parts] x the dims
+ *            part), or partial: n_parts of the sums that make up the whole, [n_parts] x the dims.  Rows that are split along
+ *            tp (sequence parallelism) stay at their own places: a rank computes some of the rows of a tensor of full size, so a
+ *            replicated tensor serves where a split one is wanted
  *
  * Nodes stand in a list in topological order.  A tensor has one maker (NULL for an input or a weight).  Memory belongs
  * to the graph's arena and lives until graph_close().
@@ -25,7 +28,7 @@
 
 #include <stdio.h>
 
-enum symbol { SYMBOL_NONE, SYMBOL_T, SYMBOL_R, N_SYMBOLS };
+enum symbol { SYMBOL_NONE, SYMBOL_T, SYMBOL_R, SYMBOL_U, N_SYMBOLS };
 extern const char *const symbol_name[N_SYMBOLS];
 
 #define GRAPH_MAX_DIMS 6
@@ -55,13 +58,19 @@ enum weight_use {
     WEIGHT_MATMUL,                  /* [rows][k], packed for the matmul kernel */
     WEIGHT_VECTOR,                  /* [n], kept as f32 */
     WEIGHT_LOOKUP,                  /* [rows][k], read row by row from the mapped file; holds no memory of its own */
+    WEIGHT_EXPERTS,                 /* [experts][rows][k]: matrices for the matmul kernel, one after the other */
 };
+#define WEIGHT_PANEL 16             /* rows that are packed together: parts of a gathered weight are whole panels */
 struct weight {
     const char *name;
     enum dtype type;
     enum weight_use use;
-    uint64_t n_rows, n_columns;     /* of the whole tensor in the file */
+    uint64_t n_rows, n_columns;     /* of the whole tensor in the file, or of each expert in it */
     struct range rows, columns;     /* this rank's slice */
+    uint32_t n_experts;             /* 1 but for WEIGHT_EXPERTS */
+    struct range experts;           /* whose matrices this rank has */
+    bool per_expert;                /* the file has a tensor for each expert; name is a format with one %u */
+    struct range stored;            /* panels of the slice, counted through all its experts, that are in this rank's memory */
     uint32_t visit;                 /* graph_each_weight()'s own */
 };
 
@@ -77,6 +86,7 @@ struct tensor {
     struct node *maker;
     struct weight *weight;
     bool is_output;                 /* of the graph: never merged away, lives to the end */
+    bool is_packed;                 /* a weight in the kernels' order, gathered from the ranks that store it */
     bool has_buffer;                /* set by pass_place(): false for values that stay inside a fused node */
     size_t offset, n_bytes;         /* pass_place(): in the rank's activation arena, at the symbols' maxima */
 };
@@ -95,23 +105,43 @@ enum op_kind {
     KIND_COMM,                      /* talks to other ranks */
 };
 
+/* Frequencies base^(-2i/n), changed as the model file says, and a factor on every cosine and sine.
+ *   ROPE_LINEAR   divided by factor
+ *   ROPE_YARN     Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models" (2023): those that turn more
+ *                 than beta_fast times in original_context stay, those that turn less than beta_slow times are divided by
+ *                 factor, in between a ramp over the pair's number blends both */
+enum rope_kind { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN };
+struct rope_scaling {
+    enum rope_kind kind;
+    float base, factor, original_context, beta_fast, beta_slow;
+    float magnitude;                /* of (cos, sin): 1 but for YaRN */
+};
+
 /* What an operator needs besides its tensors; each uses the fields that its row in ops.def names. */
 struct node_attr {
-    float eps;                      /* rms_norm */
-    uint32_t head_dim;              /* rope, kv_store, attention */
+    float eps;                      /* rms_norm, head_norm */
+    uint32_t head_dim;              /* head_norm, rope, kv_store, attention */
     uint32_t n_rotated;             /* rope_angles, rope */
     bool interleaved;               /* rope */
-    double rope_base;               /* rope_angles */
-    float scale;                    /* attention */
+    struct rope_scaling rope;       /* rope_angles */
+    float scale;                    /* attention, scale, route */
     uint32_t cache_group, cache_layer;      /* kv_store, attention: which group, and layer of this rank's part of it */
     float softcap;                  /* attention, softcap: 0 is none */
     uint32_t first_head, first_kv_head, heads_per_kv;      /* attention: the rank's first heads in the model's numbering */
     enum label sum_label;           /* matmul: the label that is contracted, or LABEL_NONE; all_reduce */
     struct tree tree;               /* matmul over a label: leaves relative to the weight's own columns */
-    enum axis axis;                 /* all_reduce */
-    struct joined_tree joined;      /* all_reduce */
+    enum axis axis;                 /* of a collective */
+    struct joined_tree joined;      /* all_reduce, reduce_scatter, combine */
     uint32_t peer;                  /* send, receive: the stage at the other end */
     uint32_t channel;               /* send, receive: which of the tensors between the two stages */
+    bool split_rows;                /* send, receive: only the rows of this rank's share along tp */
+    uint32_t n_used;                /* route: experts that a token goes to */
+    bool normalise;                 /* route: their weights are made to sum to 1 */
+    struct range experts;           /* sort_by_expert: those of this rank */
+    uint32_t n_panels;              /* gather_weight: of all ranks together */
+    bool early;                     /* gather_weight: a gather_wait follows */
+    uint32_t n_ranks;               /* dispatch, combine: of the island; 0 in a model's graph, where all experts are at home */
+    const struct range *experts_of; /* dispatch: [n_ranks], those of each */
 };
 
 struct node {
@@ -182,7 +212,13 @@ struct tensor *graph_rms_norm(struct graph *g, struct tensor *x, struct tensor *
 /* In int8 mode, and when w has blocks, a quantize node is put before. */
 struct tensor *graph_matmul(struct graph *g, struct tensor *x, struct tensor *w);
 struct tensor *graph_add(struct graph *g, struct tensor *a, struct tensor *b);
+struct tensor *graph_add_bias(struct graph *g, struct tensor *x, struct tensor *bias);
 struct tensor *graph_swiglu(struct graph *g, struct tensor *gate, struct tensor *up);
+struct tensor *graph_geglu(struct graph *g, struct tensor *gate, struct tensor *up);
+struct tensor *graph_scale(struct graph *g, struct tensor *x, float factor);
+struct tensor *graph_softcap(struct graph *g, struct tensor *x, float cap);
+/* RMS norm of each head by itself; weight [head_dim]. */
+struct tensor *graph_head_norm(struct graph *g, struct tensor *x, struct tensor *weight, uint32_t head_dim, float eps);
 /* factors: NULL, or a vector [n_rotated / 2] that divides the frequencies. */
 struct tensor *graph_rope_angles(struct graph *g, struct tensor *positions, struct tensor *factors, const struct node_attr *attr);
 struct tensor *graph_rope(struct graph *g, struct tensor *x, struct tensor *angles, const struct node_attr *attr);
@@ -191,12 +227,22 @@ struct tensor *graph_kv_store(struct graph *g, struct tensor *k, struct tensor *
 struct tensor *graph_attention(struct graph *g, struct tensor *q, struct tensor *stored, const struct node_attr *attr);
 struct tensor *graph_rows(struct graph *g, struct tensor *x, struct tensor *rows);
 
+/* A mixture of experts over x [T][n]: logits [T][experts] choose attr->n_used of them for each row; each computes
+ * down (silu(gate x) * up x), and their outputs times their weights are added in the canonical tree over expert id.
+ * gate, up: [experts][ffn][n]; down: [experts][n][ffn].  attr: n_used, normalise, scale. */
+struct tensor *graph_experts(struct graph *g, struct tensor *x, struct tensor *logits, struct tensor *gate, struct tensor *up,
+                             struct tensor *down, const struct node_attr *attr);
+/* WEIGHT_EXPERTS: n matrices; per_expert: name is a format for the names of n tensors. */
+struct tensor *graph_expert_weight(struct graph *g, const char *name, bool per_expert, enum dtype type, struct dim experts, struct dim rows,
+                                   struct dim columns);
+
 /* A node with these inputs and attributes at the end of the graph, its outputs made and shaped; NULL and error_text(). */
 struct node *graph_node(struct graph *g, enum op op, struct tensor *const *in, uint32_t n_in, uint32_t n_out, const struct node_attr *attr);
 
 /* ---- what passes use ---- */
 struct tensor *graph_tensor(struct graph *g, enum dtype type);
 void graph_remove(struct graph *g, struct node *n);
+void graph_move_before(struct graph *g, struct node *n, struct node *place);
 /* Every use of `old` becomes `by`; `what` is reported to g->log. */
 void graph_replace_uses(struct graph *g, struct tensor *old, struct tensor *by, const char *what);
 /* How often each tensor, by id, is an input, and once more for an output of the graph; the caller frees.  NULL: no memory. */
@@ -206,6 +252,13 @@ uint64_t dim_max(const struct graph *g, const struct dim *dim);
 /* Elements of one row: the product of all dims but the first. */
 uint64_t tensor_columns(const struct tensor *t);
 uint32_t tensor_n_parts(const struct tensor *t);
+/* A rank computes only its share of the rows: sequence parallelism. */
+static inline bool tensor_rows_are_split(const struct tensor *t)
+{
+    return t->placement[AXIS_TP].kind == PLACE_SPLIT && t->placement[AXIS_TP].dim == 0;
+}
+/* Where the weights of a matmul or an expert_matmul begin among its inputs. */
+uint32_t node_first_weight(const struct node *n);
 
 /* 0, or ERR_FAILED with the node that breaks a rule: topological order, one maker, shapes as the shape rules give them. */
 int graph_verify(struct graph *g);
@@ -217,15 +270,19 @@ void graph_print_dot(const struct graph *g, FILE *to);
 /* ---- passes, in order ---- */
 /* Dead nodes, common subexpressions, reductions over one rank.  Keeps every output bit for bit. */
 int pass_simplify(struct graph *g);
-/* Makes the part of `rank` as a new graph; `from` stays as it is.  ERR_USAGE when the layout does not fit the model. */
-int pass_shard(struct graph **to, const struct graph *from, const struct mesh *mesh, uint32_t rank);
+/* Makes the part of `rank` as a new graph; `from` stays as it is.  gathered: what groups of dp hold in common is stored in parts.
+ * ERR_USAGE when the layout does not fit the model. */
+int pass_shard(struct graph **to, const struct graph *from, const struct mesh *mesh, bool gathered, uint32_t rank);
 /* Joins matmuls of one input, and runs of row operators into chains.  Keeps every output bit for bit. */
 int pass_fuse(struct graph *g);
-/* Gives every tensor its place.  reuse: tensors that are not alive together may share it. */
-int pass_place(struct graph *g, bool reuse);
-
-/* Bytes that the rank's weights take in memory once loaded; packed_bytes(type, rows, columns) is the backend's rule. */
+/* Starts the gathering of a layer's weights a layer early.  Keeps every output bit for bit. */
+int pass_overlap(struct graph *g);
+/* How many bytes n rows of k weights take; the backend's rule. */
 typedef size_t packed_bytes_fn(enum dtype type, uint32_t n_rows, uint32_t k);
+/* Gives every tensor its place.  reuse: tensors that are not alive together may share it. */
+int pass_place(struct graph *g, bool reuse, packed_bytes_fn *packed_bytes);
+
+/* Bytes that the rank's weights take in memory once loaded. */
 size_t graph_weight_bytes(struct graph *g, packed_bytes_fn *packed_bytes);
 /* Calls `visit` once for every weight tensor that the graph uses. */
 void graph_each_weight(struct graph *g, void (*visit)(struct tensor *weight, void *user), void *user);

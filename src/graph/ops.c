@@ -64,9 +64,19 @@ int shape_same(struct graph *g, struct node *n)
 {
     (void)g;
     copy_dims(n->out[0], n->in[0]);
-    if ((n->op == OP_add || n->op == OP_swiglu) && !dims_equal(n->in[0], n->in[1]))
+    bool vector = n->op == OP_rms_norm || n->op == OP_add_bias;
+    if ((n->op == OP_add || n->op == OP_swiglu || n->op == OP_geglu) && !dims_equal(n->in[0], n->in[1]))
         return wrong("operands", n->in[0], n->in[1]);
-    if (n->op == OP_rms_norm && tensor_columns(n->in[0]) != n->in[1]->dim[1].add)
+    if (vector && tensor_columns(n->in[0]) != n->in[1]->dim[1].add)
+        return wrong("weight", n->in[1], n->in[0]);
+    return 0;
+}
+
+int shape_head_norm(struct graph *g, struct node *n)
+{
+    (void)g;
+    copy_dims(n->out[0], n->in[0]);
+    if (n->in[1]->dim[1].add != n->attr.head_dim || tensor_columns(n->in[0]) % n->attr.head_dim)
         return wrong("weight", n->in[1], n->in[0]);
     return 0;
 }
@@ -82,6 +92,80 @@ int shape_rows(struct graph *g, struct node *n)
 {
     (void)g;
     set_rows(n->out[0], n->in[1], n->in[0]->dim[1]);
+    n->out[0]->type = n->in[0]->type;
+    return 0;
+}
+
+/* ---- experts ---- */
+int shape_route(struct graph *g, struct node *n)
+{
+    (void)g;
+    set_rows(n->out[0], n->in[0], DIM(n->attr.n_used));
+    set_rows(n->out[1], n->in[0], DIM(n->attr.n_used));
+    n->out[0]->type = DTYPE_I32;
+    if (!n->attr.n_used || n->attr.n_used > tensor_columns(n->in[0]))
+        return wrong("no such number of experts is chosen", n->in[0], n->in[0]);
+    return 0;
+}
+
+/* Which row of x each of the experts' rows is; where each row of x went; where each expert's rows begin. */
+int shape_sort(struct graph *g, struct node *n)
+{
+    const struct tensor *ids = n->in[0];
+    (void)g;
+    n->out[0]->n_dims = n->out[2]->n_dims = 1;
+    n->out[0]->dim[0] = ids->dim[0];
+    n->out[0]->dim[0].mul *= tensor_columns(ids);
+    copy_dims(n->out[1], ids);
+    n->out[2]->dim[0] = DIM(n->attr.experts.end - n->attr.experts.begin + 1);
+    for (uint32_t i = 0; i < 3; i++)
+        n->out[i]->type = DTYPE_I32;
+    return 0;
+}
+
+int shape_expert_matmul(struct graph *g, struct node *n)
+{
+    (void)g;
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        const struct tensor *x = n->in[0], *w = n->in[2 + i];
+        if (tensor_columns(x) != w->dim[2].add)
+            return wrong("input columns", w, x);
+        set_rows(n->out[i], x, w->dim[1]);
+        n->out[i]->name = w->name;
+    }
+    return 0;
+}
+
+int shape_expert_sum(struct graph *g, struct node *n)
+{
+    (void)g;
+    set_rows(n->out[0], n->in[1], n->in[0]->dim[1]);
+    return 0;
+}
+
+/* The rows that came (without other ranks: all of this one's), their experts and weights, and a book of what went where: the number of rows for each rank, of rows from
+ * each, then the rows for each. */
+int shape_dispatch(struct graph *g, struct node *n)
+{
+    (void)g;
+    for (uint32_t i = 0; i < 3; i++) {
+        set_rows(n->out[i], n->in[i], n->in[i]->dim[1]);
+        if (n->attr.n_ranks)
+            n->out[i]->dim[0] = (struct dim){ .mul = 1, .symbol = SYMBOL_U };
+        n->out[i]->type = n->in[i]->type;
+    }
+    n->out[3]->n_dims = 1;
+    n->out[3]->dim[0] = n->in[0]->dim[0];
+    n->out[3]->dim[0].mul *= n->attr.n_ranks;
+    n->out[3]->dim[0].add += 2 * n->attr.n_ranks;
+    n->out[3]->type = DTYPE_I32;
+    return 0;
+}
+
+int shape_combine(struct graph *g, struct node *n)
+{
+    (void)g;
+    set_rows(n->out[0], n->in[2], n->in[0]->dim[1]);
     return 0;
 }
 
@@ -130,6 +214,22 @@ int shape_all_reduce(struct graph *g, struct node *n)
     return 0;
 }
 
+int shape_all_gather(struct graph *g, struct node *n)
+{
+    (void)g;
+    copy_dims(n->out[0], n->in[0]);
+    n->out[0]->name = n->in[0]->name;
+    n->out[0]->type = n->in[0]->type;
+    return 0;
+}
+
+int shape_gather_weight(struct graph *g, struct node *n)
+{
+    int err = shape_all_gather(g, n);
+    n->out[0]->is_packed = true;
+    return err;
+}
+
 /* ---- costs of one row ---- */
 void cost_none(const struct node *n, double *flops, double *weight_bytes)
 {
@@ -151,11 +251,18 @@ void cost_row(const struct node *n, double *flops, double *weight_bytes)
 void cost_matmul(const struct node *n, double *flops, double *weight_bytes)
 {
     *flops = *weight_bytes = 0;
-    for (uint32_t i = 1; i < n->n_in; i++) {
-        double elements = (double)n->in[i]->dim[0].add * (double)n->in[i]->dim[1].add;
+    for (uint32_t i = node_first_weight(n); i < n->n_in; i++) {
+        const struct tensor *w = n->in[i];
+        double elements = (double)w->dim[w->n_dims - 2].add * (double)w->dim[w->n_dims - 1].add;
         *flops += 2 * elements;
-        *weight_bytes += elements / dtype_info[n->in[i]->type].block * dtype_info[n->in[i]->type].bytes;
+        *weight_bytes += elements / dtype_info[w->type].block * dtype_info[w->type].bytes;
     }
+}
+
+/* A row is one token at one of its experts. */
+void cost_expert_matmul(const struct node *n, double *flops, double *weight_bytes)
+{
+    cost_matmul(n, flops, weight_bytes);
 }
 
 void cost_chain(const struct node *n, double *flops, double *weight_bytes)

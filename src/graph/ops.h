@@ -10,10 +10,25 @@ struct shard {
     struct graph *to;
     const struct mesh *mesh;
     uint32_t rank;
+    bool gathered;                  /* weights are stored in parts along dp */
+    uint32_t expert_share[MESH_MAX_RANKS];  /* --shares, for each rank of an island */
     struct tensor **local;
+    struct tensor **whole;          /* [tensor id]: gathered from rows that are split, or the same as local; NULL: not wanted yet */
     uint32_t *made_in;              /* [tensor id]: the stage that computes it */
     bool *crosses;                  /* [tensor id]: it is used in another stage than it is made in */
 };
+
+/* Tensors of the model as this rank has them: as they are placed, or the whole (NULL and error_text() where that is not to be had). */
+struct tensor *shard_local(struct shard *s, const struct tensor *t);
+struct tensor *shard_whole(struct shard *s, const struct tensor *t);
+struct tensor *shard_weight(struct shard *s, const struct tensor *w);
+/* What this rank has of a label, and its part of the label's tree. */
+struct range shard_range(const struct shard *s, enum label label);
+void shard_tree(const struct shard *s, enum label label, struct tree *tree);
+/* The i-th output of n is `t` here. */
+int shard_map(struct shard *s, const struct node *n, uint32_t i, struct tensor *t);
+int shard_rebuild(struct shard *s, const struct node *n, struct tensor *const *in, const struct node_attr *attr);
+void shard_keep_rows(struct tensor *out, struct tensor *const *in, uint32_t n_in);
 
 #define OP(name, n_inputs, n_outputs, kind, shape, shard_rule, cost) \
     int shape(struct graph *g, struct node *n);                     \

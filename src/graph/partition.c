@@ -66,26 +66,23 @@ struct range label_range(const struct label_info labels[N_LABELS], enum label la
     return (struct range){ label_group(info, groups.begin).begin, label_group(info, groups.end - 1).end };
 }
 
-int label_check(const struct label_info labels[N_LABELS], const uint32_t *weight, uint32_t n)
+int label_check(const struct label_info *label, const char *name, const char *axis, const uint32_t *weight, uint32_t n)
 {
+    uint32_t n_groups = label_n_groups(label);
     uint64_t all = 0;
     for (uint32_t i = 0; weight && i < n; i++)
         all += weight[i];
     if (weight && !all)
         return error_set(ERR_USAGE, "--shares: all are 0");
-    for (int l = LABEL_NONE + 1; l < N_LABELS; l++) {
-        const struct label_info *info = &labels[l];
-        uint32_t n_groups = label_n_groups(info);
-        if (!info->n_elements || info->follows || l == LABEL_VOCAB)
-            continue;
-        if (n > n_groups)
-            return error_set(ERR_USAGE, "tp=%u: %s are summed in %u groups, so at most tp=%u gives the same bits; a finer cut is not supported",
-                             n, label_name[l], n_groups, n_groups);
-        for (uint32_t i = 0; weight && i < n; i++)
-            if ((uint64_t)weight[i] * n_groups % all)
-                return error_set(ERR_USAGE, "--shares: rank %u of tp would get %u/%llu of %s, which is no whole number of %u groups", i,
-                                 weight[i], (unsigned long long)all, label_name[l], n_groups);
-    }
+    if (!label->n_elements || label->follows)
+        return 0;
+    if (n > n_groups)
+        return error_set(ERR_USAGE, "%s=%u: %s are summed in %u groups, so at most %s=%u gives the same bits; a finer cut is not supported",
+                         axis, n, name, n_groups, axis, n_groups);
+    for (uint32_t i = 0; weight && i < n; i++)
+        if ((uint64_t)weight[i] * n_groups % all)
+            return error_set(ERR_USAGE, "--shares: rank %u of %s would get %u/%llu of %s, which is no whole number of %u groups", i, axis,
+                             weight[i], (unsigned long long)all, name, n_groups);
     return 0;
 }
 
@@ -124,36 +121,44 @@ void label_rank_tree(struct tree *tree, const struct label_info *label, const ui
     label_tree(tree, label, groups.begin, groups.end);
 }
 
-/* The joined tree is the whole tree with each rank's maximal subtrees as its leaves: walk the whole, and every time a
- * node lies within one rank, it is one part. */
-static uint32_t walk_joined(struct joined_tree *joined, const struct label_info *label, uint32_t lo, uint32_t hi,
-                            const uint32_t *weight, uint32_t n)
+/* Walks the node over groups [lo, hi).  One that lies within one rank is a part.  Returns how many subtrees it left on the stack;
+ * as in walk(), two are joined only when the node lies within what all these ranks hold. */
+static uint32_t walk_joined(struct joined_tree *joined, const struct label_info *label, uint32_t lo, uint32_t hi, const struct range *groups,
+                            uint32_t n_ranks)
 {
-    for (uint32_t r = 0; r < n; r++) {
-        struct range groups = share_items(label_n_groups(label), weight, n, r);
-        if (lo < groups.begin || hi > groups.end)
+    struct range all = { groups[0].begin, groups[n_ranks - 1].end };
+    if (hi <= all.begin || lo >= all.end)
+        return 0;
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        if (lo < groups[r].begin || hi > groups[r].end)
             continue;
         struct range first = label_group(label, lo), last = label_group(label, hi - 1);
         if (first.begin == last.end)
             return 0;
         joined->n_parts++;
-        for (uint32_t later = r + 1; later <= n; later++)
+        for (uint32_t later = r + 1; later <= n_ranks; later++)
             joined->first[later] = joined->n_parts;
         return 1;
     }
     uint32_t mid = (lo + hi) / 2;
-    uint32_t present = walk_joined(joined, label, lo, mid, weight, n) + walk_joined(joined, label, mid, hi, weight, n);
-    if (present == 2)
+    uint32_t n = walk_joined(joined, label, lo, mid, groups, n_ranks) + walk_joined(joined, label, mid, hi, groups, n_ranks);
+    if (n == 2 && lo >= all.begin && hi <= all.end) {
         joined->n_merges[joined->n_parts - 1]++;
-    return present > 0;
+        n = 1;
+    }
+    return n;
 }
 
-void label_joined_tree(struct joined_tree *joined, const struct label_info *label, const uint32_t *weight, uint32_t n)
+void label_join(struct joined_tree *joined, const struct label_info *label, const uint32_t *weight, uint32_t n, uint32_t first, uint32_t last)
 {
+    struct range groups[MESH_MAX_RANKS];
     joined->n_parts = 0;
     for (uint32_t i = 0; i < MAX_GROUPS; i++)
         joined->n_merges[i] = 0;
-    for (uint32_t r = 0; r <= n; r++)
-        joined->first[r] = 0;
-    walk_joined(joined, label, 0, label_n_groups(label), weight, n);
+    for (uint32_t r = first; r < last; r++) {
+        groups[r - first] = share_items(label_n_groups(label), weight, n, r);
+        joined->first[r - first] = 0;
+    }
+    joined->first[last - first] = 0;
+    joined->n_roots = walk_joined(joined, label, 0, label_n_groups(label), groups, last - first);
 }

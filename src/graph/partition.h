@@ -44,8 +44,8 @@ struct range share_items(uint32_t n_items, const uint32_t *weight, uint32_t n, u
 
 /* What rank `at` of `n` along the label's axis holds.  labels is the table of the whole model. */
 struct range label_range(const struct label_info labels[N_LABELS], enum label label, const uint32_t *weight, uint32_t n, uint32_t at);
-/* 0 when `n` ranks with these shares take whole groups of every label in use, else ERR_USAGE with the reason. */
-int label_check(const struct label_info labels[N_LABELS], const uint32_t *weight, uint32_t n);
+/* 0 when `n` ranks of the axis with these shares take whole groups of a label that is contracted, else ERR_USAGE with the reason. */
+int label_check(const struct label_info *label, const char *name, const char *axis, const uint32_t *weight, uint32_t n);
 
 /* The part of the canonical tree over groups [first, last) as a stack machine: the groups that are not empty in order,
  * each pushed, then n_merges times the two topmost joined; what is left are the maximal subtrees. */
@@ -56,13 +56,14 @@ struct tree {
 };
 void label_tree(struct tree *tree, const struct label_info *label, uint32_t first_group, uint32_t last_group);
 
-/* How the parts of all ranks become one: part p comes from the rank r with first[r] <= p < first[r+1]. */
+/* How the parts of some ranks become n_roots: part p comes from the rank r with first[r] <= p < first[r+1]. */
 struct joined_tree {
-    uint32_t n_parts;
-    uint32_t *first;                        /* [n + 1], the caller's */
+    uint32_t n_parts, n_roots;
+    uint32_t *first;                        /* [ranks + 1], the caller's */
     uint8_t n_merges[MAX_GROUPS];
 };
-void label_joined_tree(struct joined_tree *joined, const struct label_info *label, const uint32_t *weight, uint32_t n);
+/* Of ranks first .. last - 1 among n.  All n of them give one root. */
+void label_join(struct joined_tree *joined, const struct label_info *label, const uint32_t *weight, uint32_t n, uint32_t first, uint32_t last);
 
 /* The tree of what rank `at` of `n` holds. */
 void label_rank_tree(struct tree *tree, const struct label_info *label, const uint32_t *weight, uint32_t n, uint32_t at);

@@ -23,8 +23,9 @@ static void report(const struct graph *g, const struct node *n, const char *what
 /* ---- matmuls ---- */
 static bool can_join(const struct node *a, const struct node *b)
 {
-    return a->op == OP_matmul && b->op == OP_matmul && a->in[0] == b->in[0] && a->layer == b->layer && !a->attr.sum_label &&
-           !b->attr.sum_label && a->n_out + b->n_out <= NODE_MAX_OUTPUTS;
+    bool same = (a->op == OP_matmul && b->op == OP_matmul) || (a->op == OP_expert_matmul && b->op == OP_expert_matmul && a->in[1] == b->in[1]);
+    return same && a->in[0] == b->in[0] && a->layer == b->layer && !a->attr.sum_label && !b->attr.sum_label &&
+           a->n_out + b->n_out <= NODE_MAX_OUTPUTS;
 }
 
 static void join_matmuls(struct graph *g)
@@ -35,7 +36,7 @@ static void join_matmuls(struct graph *g)
             if (!can_join(n, m))
                 continue;
             for (uint32_t i = 0; i < m->n_out; i++) {
-                n->in[n->n_in++] = m->in[1 + i];
+                n->in[n->n_in++] = m->in[node_first_weight(m) + i];
                 m->out[i]->maker = n;
                 n->out[n->n_out++] = m->out[i];
             }
@@ -45,10 +46,22 @@ static void join_matmuls(struct graph *g)
 }
 
 /* ---- row operators ---- */
-static uint8_t row_symbol(const struct node *n)
+static const struct tensor *rows_of(const struct node *n)
 {
-    const struct tensor *rows = n->op == OP_kv_store ? n->in[0] : n->out[0];
-    return rows->dim[0].symbol;
+    return n->op == OP_kv_store ? n->in[0] : n->out[0];
+}
+
+/* The work on a row of one is at the same row of the other, on the same rank. */
+static bool same_rows(const struct node *a, const struct node *b)
+{
+    const struct tensor *x = rows_of(a), *y = rows_of(b);
+    return x->dim[0].symbol == y->dim[0].symbol && x->dim[0].mul == y->dim[0].mul && tensor_rows_are_split(x) == tensor_rows_are_split(y);
+}
+
+/* It reads rows of its first input that other threads may not have made yet. */
+static bool reads_other_rows(const struct node *n)
+{
+    return n->op == OP_rows || n->op == OP_expert_sum;
 }
 
 static bool is_in(struct tensor *const *list, uint32_t n, const struct tensor *t)
@@ -106,8 +119,9 @@ static struct node *grow_chain(struct node *chain, struct node *n, const uint32_
 {
     struct node *last = n;
     struct node trial = { .op = OP_row_chain };
-    for (struct node *m = n; m && op_info[m->op].kind == KIND_ROWS && row_symbol(m) == row_symbol(n) && trial.n_steps < NODE_MAX_STEPS;
-         m = m->next) {
+    for (struct node *m = n; m && op_info[m->op].kind == KIND_ROWS && same_rows(m, n) && trial.n_steps < NODE_MAX_STEPS; m = m->next) {
+        if (reads_other_rows(m) && made_in_chain(&trial, m->in[0]))
+            break;
         trial.step[trial.n_steps++] = m;
         if (!chain_operands(&trial, uses))
             continue;           /* a longer run may need fewer outputs */

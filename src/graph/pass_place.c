@@ -15,8 +15,12 @@ struct alive {
     uint32_t born, dies;
 };
 
-static size_t tensor_bytes(const struct graph *g, const struct tensor *t)
+static size_t tensor_bytes(const struct graph *g, const struct tensor *t, packed_bytes_fn *packed_bytes)
 {
+    if (t->is_packed) {
+        uint64_t n_matrices = t->n_dims == 3 ? t->dim[0].add : 1;
+        return n_matrices * packed_bytes(t->type, (uint32_t)t->dim[t->n_dims - 2].add, (uint32_t)t->dim[t->n_dims - 1].add);
+    }
     uint64_t rows = dim_max(g, &t->dim[0]) * tensor_n_parts(t);
     return ROUND_UP(dtype_bytes(t->type, tensor_columns(t)) * rows, CACHE_LINE);
 }
@@ -56,7 +60,7 @@ static size_t drop_dead(struct alive *list, size_t n, uint32_t at)
     return kept;
 }
 
-int pass_place(struct graph *g, bool reuse)
+int pass_place(struct graph *g, bool reuse, packed_bytes_fn *packed_bytes)
 {
     struct alive *list = calloc(g->n_tensors + 1, sizeof *list);
     uint32_t *dies = calloc(g->n_tensors + 1, sizeof *dies), at = 0;
@@ -72,7 +76,7 @@ int pass_place(struct graph *g, bool reuse)
         for (uint32_t i = 0; i < n->n_out && n->op != OP_input; i++) {
             struct tensor *t = n->out[i];
             struct alive mine = { .tensor = t, .born = at, .dies = t->is_output ? UINT32_MAX : MAX(at, dies[t->id]) };
-            t->n_bytes = tensor_bytes(g, t);
+            t->n_bytes = tensor_bytes(g, t, packed_bytes);
             t->has_buffer = true;
             t->offset = reuse ? lowest_free(list, n_placed, &mine) : g->arena_bytes;
             n_placed = drop_dead(list, n_placed, at);

@@ -4,13 +4,16 @@
  * the operands to this rank's tensors, calls the ordinary builder on them, and says how the result is placed.  Where a
  * rule needs a value whole and it is there in parts, the collective that makes it whole is inserted.
  *
+ *   dp   a rank's T tokens are those of its own group's sequences: nothing else changes
  *   tp   a weight with a label on its rows is cut by rows and gives a split result; with a label on its columns it is cut
- *        by columns and gives partial sums, in the canonical tree of that label; replicate() reduces them
+ *        by columns and gives partial sums, in the canonical tree of that label; whole() reduces them
+ *   sp   the reduction gives each rank of tp its share of the rows; row operators keep to it; whole() gathers
+ *   ep   a rank has the matrices of some experts; where they are spread over groups of dp, dispatch and combine, which vanish
+ *        else, move rows to them and sums back (shard_experts.c)
  *   pp   a node belongs to the stage of its layer; a value used in a later stage is sent there once, as soon as it is made
+ *   gathered weights   what the ranks along dp have in common is stored in parts; a gather_weight puts them together
  *
- * Later axes are rules and cases here and nothing elsewhere: an expert label cuts stacked weights along ep; dp and cp cut
- * the T dim; sequence parallelism makes replicate() a reduce-scatter and an all-gather around the row operators; gathered
- * weights put a gather before the use of a weight that is stored in parts. */
+ * A later axis is rules and cases here and nothing elsewhere: cp would cut the T dim of one sequence. */
 #include "graph/ops.h"
 
 #include "base/base.h"
@@ -24,15 +27,18 @@ static const enum axis axis_of[N_LABELS] = {
     [LABEL_HEADS] = AXIS_TP, [LABEL_KV_HEADS] = AXIS_TP, [LABEL_FFN] = AXIS_TP, [LABEL_VOCAB] = AXIS_TP, [LABEL_EXPERTS] = AXIS_EP,
 };
 
-static const uint32_t *shares(const struct mesh *mesh)
+/* What --shares says of the ranks along an axis; NULL: all alike.  The ranks of an island that are one rank of tp share alike. */
+static const uint32_t *shares(const struct shard *s, enum axis axis)
 {
-    return mesh->n_shares ? mesh->share : NULL;
+    if (!s->mesh->n_shares)
+        return NULL;
+    return axis == AXIS_EP ? s->expert_share : s->mesh->share;
 }
 
-static struct range my_range(const struct shard *s, enum label label)
+struct range shard_range(const struct shard *s, enum label label)
 {
     enum axis axis = axis_of[label];
-    return label_range(s->from->labels, label, shares(s->mesh), s->mesh->size[axis], mesh_coordinate(s->mesh, s->rank, axis));
+    return label_range(s->from->labels, label, shares(s, axis), s->mesh->size[axis], mesh_coordinate(s->mesh, s->rank, axis));
 }
 
 static uint32_t stage_of(const struct shard *s, int layer)
@@ -51,12 +57,12 @@ static uint32_t my_stage(const struct shard *s)
     return mesh_coordinate(s->mesh, s->rank, AXIS_PP);
 }
 
-/* ---- operands ---- */
+/* ---- weights ---- */
 static struct range slice_of(const struct shard *s, const struct dim *dim)
 {
     if (!dim->label)
         return (struct range){ 0, (uint32_t)dim->add };
-    struct range elements = my_range(s, dim->label);
+    struct range elements = shard_range(s, dim->label);
     return (struct range){ elements.begin * dim->width, elements.end * dim->width };
 }
 
@@ -66,51 +72,113 @@ static struct dim sliced(struct dim dim, struct range slice)
     return dim;
 }
 
-static struct tensor *local_weight(struct shard *s, const struct tensor *w)
+/* Before the layer's other nodes, so that passes which join those find it there. */
+static void move_to_layer_start(struct graph *g, struct node *n)
 {
+    struct node *first = n;
+    while (first->prev && first->prev->layer == n->layer && first->prev->op != OP_gather_weight)
+        first = first->prev;
+    if (first != n)
+        graph_move_before(g, n, first);
+}
+
+/* Stored in parts by the ranks along dp, which all have the same slice of it. */
+static struct tensor *gathered(struct shard *s, struct tensor *t)
+{
+    struct weight *w = t->weight;
+    uint32_t n = s->mesh->size[AXIS_DP];
+    bool spread = w->use == WEIGHT_EXPERTS && mesh_island(s->mesh) > 1;
+    if (!s->gathered || spread || (w->use != WEIGHT_MATMUL && w->use != WEIGHT_EXPERTS) || !w->stored.end)
+        return t;
+    struct node_attr attr = { .axis = AXIS_DP, .n_panels = w->stored.end };
+    w->stored = share_items(w->stored.end, NULL, n, mesh_coordinate(s->mesh, s->rank, AXIS_DP));
+    t->placement[AXIS_DP] = (struct placement){ .kind = PLACE_SPLIT, .dim = 0 };
+    struct node *made = graph_node(s->to, OP_gather_weight, &t, 1, 1, &attr);
+    if (!made)
+        return NULL;
+    move_to_layer_start(s->to, made);
+    return made->out[0];
+}
+
+struct tensor *shard_weight(struct shard *s, const struct tensor *w)
+{
+    const struct weight *from = w->weight;
     if (s->local[w->id])
         return s->local[w->id];
-    struct range rows = slice_of(s, &w->dim[0]), columns = slice_of(s, &w->dim[1]);
-    struct tensor *t = graph_weight(s->to, w->name, w->type, w->weight->use, sliced(w->dim[0], rows), sliced(w->dim[1], columns));
+    const struct dim *dim = w->dim + w->n_dims - 2;
+    bool experts = from->use == WEIGHT_EXPERTS;
+    struct range rows = slice_of(s, &dim[0]), columns = slice_of(s, &dim[1]), held = experts ? slice_of(s, &w->dim[0]) : from->experts;
+    struct dim local_rows = sliced(dim[0], rows), local_columns = sliced(dim[1], columns);
+    struct tensor *t = experts ? graph_expert_weight(s->to, w->name, from->per_expert, w->type, sliced(w->dim[0], held), local_rows, local_columns)
+                               : graph_weight(s->to, w->name, w->type, from->use, local_rows, local_columns);
     if (!t)
         return NULL;
-    t->weight->n_rows = w->weight->n_rows;
-    t->weight->n_columns = w->weight->n_columns;
+    t->weight->n_rows = from->n_rows;
+    t->weight->n_columns = from->n_columns;
+    t->weight->n_experts = from->n_experts;
     t->weight->rows = rows;
     t->weight->columns = columns;
-    return s->local[w->id] = t;
+    t->weight->experts = held;
+    return s->local[w->id] = gathered(s, t);
 }
 
-/* As it is placed on this rank. */
-static struct tensor *local(struct shard *s, const struct tensor *t)
+/* ---- values ---- */
+struct tensor *shard_local(struct shard *s, const struct tensor *t)
 {
-    return t->weight ? local_weight(s, t) : s->local[t->id];
+    return t->weight ? shard_weight(s, t) : s->local[t->id];
 }
 
-/* Whole on every rank: partial sums are reduced once, however often the value is used. */
-static struct tensor *replicated(struct shard *s, const struct tensor *t)
+/* Sequence parallelism serves rows of tokens. */
+static bool splits_rows(const struct shard *s, const struct tensor *t)
 {
-    struct tensor *mine = local(s, t);
-    for (int a = 0; mine && a < N_AXES; a++) {
-        const struct placement *p = &mine->placement[a];
-        if (p->kind == PLACE_SPLIT) {
+    return s->mesh->sp != SP_NEVER && s->mesh->size[AXIS_TP] > 1 && t->n_dims == 2 && t->dim[0].symbol == SYMBOL_T && t->dim[0].mul == 1;
+}
+
+static struct tensor *collective(struct shard *s, enum op op, struct tensor *t, const struct node_attr *attr)
+{
+    struct node *n = graph_node(s->to, op, &t, 1, 1, attr);
+    if (!n)
+        return NULL;
+    n->out[0]->placement[AXIS_DP] = t->placement[AXIS_DP];
+    return n->out[0];
+}
+
+/* Partial sums along tp become a sum, once, however often the value is used: the whole of it on every rank, or with `split` each
+ * rank's share of the rows. */
+static struct tensor *reduced(struct shard *s, const struct tensor *t, bool split)
+{
+    struct tensor *mine = shard_local(s, t);
+    if (!mine || mine->placement[AXIS_TP].kind != PLACE_PARTIAL)
+        return mine;
+    enum label label = mine->placement[AXIS_TP].label;
+    struct node_attr attr = { .axis = AXIS_TP, .sum_label = label };
+    uint32_t n = s->mesh->size[AXIS_TP];
+    if (!(attr.joined.first = arena_array(&s->to->arena, uint32_t, n + 1)))
+        return NULL;
+    label_join(&attr.joined, &s->from->labels[label], shares(s, AXIS_TP), n, 0, n);
+    split = split && splits_rows(s, mine);
+    mine = collective(s, split ? OP_reduce_scatter : OP_all_reduce, mine, &attr);
+    if (mine && split)
+        mine->placement[AXIS_TP] = (struct placement){ .kind = PLACE_SPLIT, .dim = 0 };
+    return s->local[t->id] = mine;
+}
+
+struct tensor *shard_whole(struct shard *s, const struct tensor *t)
+{
+    if (s->whole[t->id])
+        return s->whole[t->id];
+    struct tensor *mine = reduced(s, t, false);
+    for (int a = 0; mine && a < N_AXES; a++)
+        if (mine->placement[a].kind == PLACE_SPLIT && mine->placement[a].dim) {
             error_set(ERR_USAGE, "%s is split along %s and is needed whole: no rule gathers it", t->name, axis_name[a]);
             return NULL;
         }
-        if (p->kind != PLACE_PARTIAL)
-            continue;
-        struct node_attr attr = { .axis = (enum axis)a, .sum_label = p->label };
-        attr.joined.first = arena_array(&s->to->arena, uint32_t, s->mesh->size[a] + 1);
-        if (!attr.joined.first)
-            return NULL;
-        label_joined_tree(&attr.joined, &s->from->labels[p->label], shares(s->mesh), s->mesh->size[a]);
-        struct node *n = graph_node(s->to, OP_all_reduce, &mine, 1, 1, &attr);
-        mine = s->local[t->id] = n ? n->out[0] : NULL;
-    }
-    return mine;
+    if (mine && tensor_rows_are_split(mine))
+        mine = collective(s, OP_all_gather, mine, &(struct node_attr){ .axis = AXIS_TP });
+    return s->whole[t->id] = mine;
 }
 
-static int map(struct shard *s, const struct node *n, uint32_t i, struct tensor *t)
+int shard_map(struct shard *s, const struct node *n, uint32_t i, struct tensor *t)
 {
     if (!t || !(t->name = arena_string(&s->to->arena, n->out[i]->name)))        /* the model's graph is closed before this one */
         return ERR_FAILED;
@@ -118,21 +186,25 @@ static int map(struct shard *s, const struct node *n, uint32_t i, struct tensor 
     return 0;
 }
 
-static void set_split(const struct shard *s, struct tensor *t, enum label label)
+/* A result made row by row is split by rows as what it is made of. */
+void shard_keep_rows(struct tensor *out, struct tensor *const *in, uint32_t n_in)
 {
-    if (label && s->mesh->size[axis_of[label]] > 1)
-        t->placement[axis_of[label]] = (struct placement){ .kind = PLACE_SPLIT, .dim = 1, .label = (uint8_t)label };
+    for (uint32_t i = 0; i < n_in; i++)
+        for (int a = 0; a < N_AXES && !in[i]->weight; a++)
+            if (in[i]->placement[a].kind == PLACE_SPLIT && in[i]->placement[a].dim == 0)
+                out->placement[a] = in[i]->placement[a];
 }
 
-/* Builds the same operator over local operands; the result is placed like the first. */
-static int rebuild(struct shard *s, const struct node *n, struct tensor *const *in, const struct node_attr *attr)
+/* Builds the same operator over local operands; the result is placed like the first, and by rows like all. */
+int shard_rebuild(struct shard *s, const struct node *n, struct tensor *const *in, const struct node_attr *attr)
 {
     struct node *made = graph_node(s->to, n->op, in, n->n_in, n->n_out, attr);
     if (!made)
         return ERR_FAILED;
     for (uint32_t i = 0; i < n->n_out; i++) {
         memcpy(made->out[i]->placement, in[0]->placement, sizeof in[0]->placement);
-        if (map(s, n, i, made->out[i]) < 0)
+        shard_keep_rows(made->out[i], in, n->n_in);
+        if (shard_map(s, n, i, made->out[i]) < 0)
             return ERR_NO_MEMORY;
     }
     return 0;
@@ -148,7 +220,10 @@ int shard_none(struct shard *s, const struct node *n)
 int shard_input(struct shard *s, const struct node *n)
 {
     const struct tensor *t = n->out[0];
-    return map(s, n, 0, graph_input(s->to, t->name, t->type, t->dim[0]));
+    struct tensor *mine = graph_input(s->to, t->name, t->type, t->dim[0]);
+    if (mine && s->mesh->size[AXIS_DP] > 1)
+        mine->placement[AXIS_DP] = (struct placement){ .kind = PLACE_SPLIT, .dim = 0 };
+    return shard_map(s, n, 0, mine);
 }
 
 /* Needs its operands whole and gives the result whole. */
@@ -156,66 +231,75 @@ int shard_replicated(struct shard *s, const struct node *n)
 {
     struct tensor *in[NODE_MAX_INPUTS];
     for (uint32_t i = 0; i < n->n_in; i++)
-        if (!(in[i] = replicated(s, n->in[i])))
+        if (!(in[i] = n->in[i]->weight ? shard_weight(s, n->in[i]) : shard_whole(s, n->in[i])))
             return ERR_FAILED;
-    return rebuild(s, n, in, &n->attr);
+    return shard_rebuild(s, n, in, &n->attr);
 }
 
 /* Works on any split that its operands share; partial sums are reduced first, since it is not linear in each of them. */
 int shard_elementwise(struct shard *s, const struct node *n)
 {
     struct tensor *in[NODE_MAX_INPUTS];
-    for (uint32_t i = 0; i < n->n_in; i++) {
-        in[i] = local(s, n->in[i]);
-        for (int a = 0; in[i] && a < N_AXES; a++)
-            if (in[i]->placement[a].kind == PLACE_PARTIAL)
-                in[i] = replicated(s, n->in[i]);
-        if (!in[i])
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (!(in[i] = reduced(s, n->in[i], true)))
             return ERR_FAILED;
-    }
-    return rebuild(s, n, in, &n->attr);
+    return shard_rebuild(s, n, in, &n->attr);
+}
+
+/* Needs each row whole. */
+int shard_rowwise(struct shard *s, const struct node *n)
+{
+    struct tensor *mine = shard_local(s, n->in[0]);
+    if (mine && mine->placement[AXIS_TP].kind == PLACE_SPLIT && mine->placement[AXIS_TP].dim)
+        return error_set(ERR_USAGE, "%s is split along tp, and %s needs its rows whole", n->in[0]->name, op_info[n->op].name);
+    return shard_elementwise(s, n);
 }
 
 int shard_rope(struct shard *s, const struct node *n)
 {
-    struct tensor *in[] = { local(s, n->in[0]), replicated(s, n->in[1]) };
-    return rebuild(s, n, in, &n->attr);
+    struct tensor *in[] = { shard_local(s, n->in[0]), shard_whole(s, n->in[1]) };
+    return in[0] && in[1] ? shard_rebuild(s, n, in, &n->attr) : ERR_FAILED;
 }
 
 int shard_kv_store(struct shard *s, const struct node *n)
 {
-    struct tensor *in[] = { local(s, n->in[0]), local(s, n->in[1]) };
+    struct tensor *in[] = { shard_local(s, n->in[0]), shard_local(s, n->in[1]) };
     struct node_attr attr = n->attr;
     if (!in[0] || !in[1])
         return ERR_FAILED;
     struct cache_group *group = &s->to->cache_group[attr.cache_group];
     attr.cache_layer = group->n_layers++;
     group->n_kv_heads = (uint32_t)(tensor_columns(in[0]) / attr.head_dim);
-    return rebuild(s, n, in, &attr);
+    return shard_rebuild(s, n, in, &attr);
 }
 
 int shard_attention(struct shard *s, const struct node *n)
 {
-    struct tensor *in[] = { local(s, n->in[0]), local(s, n->in[1]) };
+    struct tensor *in[] = { shard_local(s, n->in[0]), shard_local(s, n->in[1]) };
     struct node_attr attr = n->attr;
     if (!in[0] || !in[1])
         return ERR_FAILED;
     attr.cache_layer = in[1]->maker->attr.cache_layer;
-    attr.first_head = my_range(s, LABEL_HEADS).begin;
-    attr.first_kv_head = my_range(s, LABEL_KV_HEADS).begin;
-    return rebuild(s, n, in, &attr);
+    attr.first_head = shard_range(s, LABEL_HEADS).begin;
+    attr.first_kv_head = shard_range(s, LABEL_KV_HEADS).begin;
+    return shard_rebuild(s, n, in, &attr);
 }
 
-/* The tree of this rank's leaves, in columns of its own slice. */
-static void local_tree(struct shard *s, struct node_attr *attr)
+/* The tree of what this rank has of a label. */
+void shard_tree(const struct shard *s, enum label label, struct tree *tree)
 {
-    const struct label_info *label = &s->from->labels[attr->sum_label];
-    enum axis axis = axis_of[attr->sum_label];
-    label_rank_tree(&attr->tree, label, shares(s->mesh), s->mesh->size[axis], mesh_coordinate(s->mesh, s->rank, axis));
-    uint32_t begin = my_range(s, attr->sum_label).begin;
+    enum axis axis = axis_of[label];
+    label_rank_tree(tree, &s->from->labels[label], shares(s, axis), s->mesh->size[axis], mesh_coordinate(s->mesh, s->rank, axis));
+}
+
+/* The same in columns of a weight's slice. */
+static void local_tree(const struct shard *s, struct node_attr *attr)
+{
+    uint32_t begin = shard_range(s, attr->sum_label).begin, width = s->from->labels[attr->sum_label].width;
+    shard_tree(s, attr->sum_label, &attr->tree);
     for (uint32_t i = 0; i < attr->tree.n_leaves; i++) {
-        attr->tree.leaf[i].begin = (attr->tree.leaf[i].begin - begin) * label->width;
-        attr->tree.leaf[i].end = (attr->tree.leaf[i].end - begin) * label->width;
+        attr->tree.leaf[i].begin = (attr->tree.leaf[i].begin - begin) * width;
+        attr->tree.leaf[i].end = (attr->tree.leaf[i].end - begin) * width;
     }
 }
 
@@ -223,17 +307,19 @@ int shard_matmul(struct shard *s, const struct node *n)
 {
     struct node_attr attr = n->attr;
     enum label summed = n->in[1]->dim[1].label, rows = n->in[1]->dim[0].label;
-    struct tensor *in[] = { summed ? local(s, n->in[0]) : replicated(s, n->in[0]), local_weight(s, n->in[1]) };
+    struct tensor *in[] = { summed ? shard_local(s, n->in[0]) : shard_whole(s, n->in[0]), shard_weight(s, n->in[1]) };
     if (summed)
         local_tree(s, &attr);
     struct node *made = in[0] && in[1] ? graph_node(s->to, OP_matmul, in, 2, 1, &attr) : NULL;
     if (!made)
         return ERR_FAILED;
-    set_split(s, made->out[0], rows);
+    shard_keep_rows(made->out[0], in, 1);
+    if (rows && s->mesh->size[axis_of[rows]] > 1)
+        made->out[0]->placement[axis_of[rows]] = (struct placement){ .kind = PLACE_SPLIT, .dim = 1, .label = (uint8_t)rows };
     if (summed && s->mesh->size[axis_of[summed]] > 1)
         made->out[0]->placement[axis_of[summed]] =
             (struct placement){ .kind = PLACE_PARTIAL, .label = (uint8_t)summed, .n_parts = attr.tree.n_parts };
-    return map(s, n, 0, made->out[0]);
+    return shard_map(s, n, 0, made->out[0]);
 }
 
 /* ---- stages ---- */
@@ -255,15 +341,17 @@ static int receive_inputs(struct shard *s, const struct node *n)
 {
     for (uint32_t i = 0; i < n->n_in; i++) {
         const struct tensor *t = n->in[i];
-        if (t->weight || s->local[t->id])
+        if (t->weight || s->local[t->id] || s->made_in[t->id] == my_stage(s))
             continue;
-        struct node_attr attr = { .peer = s->made_in[t->id], .channel = channel_of(s, t) };
+        struct node_attr attr = { .peer = s->made_in[t->id], .channel = channel_of(s, t), .split_rows = splits_rows(s, t) };
         struct node *made = graph_node(s->to, OP_receive, NULL, 0, 1, &attr);
         if (!made)
             return ERR_FAILED;
         made->out[0]->type = t->type;
         made->out[0]->n_dims = t->n_dims;
         memcpy(made->out[0]->dim, t->dim, sizeof t->dim);
+        if (attr.split_rows)
+            made->out[0]->placement[AXIS_TP] = (struct placement){ .kind = PLACE_SPLIT, .dim = 0 };
         if (!(made->out[0]->name = arena_string(&s->to->arena, t->name)))
             return ERR_NO_MEMORY;
         s->local[t->id] = made->out[0];
@@ -283,9 +371,9 @@ static int send_output(struct shard *s, const struct tensor *t)
                 wanted = wanted || (n->in[i] == t && n->layer != LAYER_ANY && stage_of(s, n->layer) == stage);
         if (!wanted)
             continue;
-        struct node_attr attr = { .peer = stage, .channel = channel_of(s, t) };
-        struct tensor *whole = replicated(s, t);
-        if (!whole || !graph_node(s->to, OP_send, &whole, 1, 1, &attr))
+        struct node_attr attr = { .peer = stage, .channel = channel_of(s, t), .split_rows = splits_rows(s, t) };
+        struct tensor *mine = attr.split_rows ? reduced(s, t, true) : shard_whole(s, t);
+        if (!mine || !graph_node(s->to, OP_send, &mine, 1, 1, &attr))
             return ERR_FAILED;
     }
     return 0;
@@ -317,7 +405,9 @@ static int shard_nodes(struct shard *s)
             break;
         for (uint32_t i = 0; !err && i < n->n_out; i++) {
             if (n->out[i]->is_output) {
-                struct tensor *mine = s->local[n->out[i]->id];
+                struct tensor *mine = n->out[i]->dim[1].label ? s->local[n->out[i]->id] : shard_whole(s, n->out[i]);
+                if (!mine || !(mine->name = arena_string(&s->to->arena, n->out[i]->name)))
+                    return ERR_FAILED;
                 mine->is_output = true;
             }
             err = n->layer == LAYER_ANY ? 0 : send_output(s, n->out[i]);
@@ -326,16 +416,31 @@ static int shard_nodes(struct shard *s)
     return err;
 }
 
-static int check_mesh(const struct graph *from, const struct mesh *mesh)
+static int check_labels(const struct shard *s)
 {
+    int err = 0;
+    for (int l = LABEL_NONE + 1; !err && l < N_LABELS; l++)
+        if (l != LABEL_VOCAB)
+            err = label_check(&s->from->labels[l], label_name[l], axis_name[axis_of[l]], shares(s, axis_of[l]), s->mesh->size[axis_of[l]]);
+    return err;
+}
+
+static int check_mesh(const struct shard *s)
+{
+    const struct graph *from = s->from;
+    const struct mesh *mesh = s->mesh;
     uint64_t n_layers = 0;
+    if (mesh_island(mesh) > 1 && !from->labels[LABEL_EXPERTS].n_elements)
+        return error_set(ERR_USAGE, "ep=%u spreads experts over groups of dp, and this model has none", mesh->size[AXIS_EP]);
+    if (s->gathered && mesh->size[AXIS_DP] == 1)
+        return error_set(ERR_USAGE, "--weights gathered stores weights in parts over the groups of dp: the layout needs dp=2 or more");
     for (uint32_t i = 0; i < mesh->n_stages; i++)
         n_layers += mesh->stage_layers[i];
     if (mesh->size[AXIS_PP] > from->n_layers)
         return error_set(ERR_USAGE, "pp=%u: the model has %u layers, and a stage holds at least one", mesh->size[AXIS_PP], from->n_layers);
     if (mesh->n_stages && n_layers != from->n_layers)
         return error_set(ERR_USAGE, "--stages: %llu layers named, the model has %u", (unsigned long long)n_layers, from->n_layers);
-    return label_check(from->labels, shares(mesh), mesh->size[AXIS_TP]);
+    return check_labels(s);
 }
 
 /* What holds for the whole model holds for the rank. */
@@ -350,21 +455,25 @@ static void copy_settings(struct graph *to, const struct graph *from)
     to->log = from->log;
 }
 
-int pass_shard(struct graph **out, const struct graph *from, const struct mesh *mesh, uint32_t rank)
+int pass_shard(struct graph **out, const struct graph *from, const struct mesh *mesh, bool gathered_weights, uint32_t rank)
 {
-    struct shard s = { .from = from, .mesh = mesh, .rank = rank };
-    int err = check_mesh(from, mesh);
+    struct shard s = { .from = from, .mesh = mesh, .rank = rank, .gathered = gathered_weights };
+    for (uint32_t i = 0; i < mesh->size[AXIS_EP] && mesh->n_shares; i++)
+        s.expert_share[i] = mesh->share[i / mesh_island(mesh)];
+    int err = check_mesh(&s);
     if (err < 0)
         return err;
     s.to = graph_open();
     s.local = calloc(from->n_tensors + 1, sizeof(struct tensor *));
+    s.whole = calloc(from->n_tensors + 1, sizeof(struct tensor *));
     s.made_in = calloc(from->n_tensors + 1, sizeof *s.made_in);
     s.crosses = calloc(from->n_tensors + 1, sizeof *s.crosses);
-    if (!s.to || !s.local || !s.made_in || !s.crosses) {
+    if (!s.to || !s.local || !s.whole || !s.made_in || !s.crosses) {
         err = error_set(ERR_NO_MEMORY, "out of memory for the graph of a rank");
         goto done;
     }
     copy_settings(s.to, from);
+    s.to->symbol_max[SYMBOL_U] = from->symbol_max[SYMBOL_T] * mesh_island(mesh);
     if ((err = shard_nodes(&s)) < 0 || (err = pass_simplify(s.to)) < 0)
         goto done;
     *out = s.to;
@@ -372,6 +481,7 @@ int pass_shard(struct graph **out, const struct graph *from, const struct mesh *
 done:
     graph_close(s.to);
     free(s.local);
+    free(s.whole);
     free(s.made_in);
     free(s.crosses);
     return err;

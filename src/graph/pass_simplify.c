@@ -10,13 +10,14 @@
 /* Nodes that do something beyond making their outputs. */
 static bool has_effect(const struct node *n)
 {
-    return n->op == OP_send || n->op == OP_kv_store;
+    return n->op == OP_send || n->op == OP_kv_store || n->op == OP_gather_wait;
 }
 
 static bool same_weight(const struct tensor *a, const struct tensor *b)
 {
     return a->weight && b->weight && !strcmp(a->name, b->name) && a->weight->use == b->weight->use &&
            !memcmp(&a->weight->rows, &b->weight->rows, sizeof a->weight->rows) &&
+           !memcmp(&a->weight->experts, &b->weight->experts, sizeof a->weight->experts) &&
            !memcmp(&a->weight->columns, &b->weight->columns, sizeof a->weight->columns);
 }
 

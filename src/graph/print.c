@@ -29,7 +29,7 @@ static void print_placement(const struct tensor *t, FILE *to)
 {
     for (int a = 0; a < N_AXES; a++)
         if (t->placement[a].kind == PLACE_SPLIT)
-            fprintf(to, " split(%s, %s)", axis_name[a], label_name[t->placement[a].label]);
+            fprintf(to, " split(%s, %s)", axis_name[a], t->placement[a].dim ? label_name[t->placement[a].label] : "rows");
         else if (t->placement[a].kind == PLACE_PARTIAL)
             fprintf(to, " partial(%s, %s)", axis_name[a], label_name[t->placement[a].label]);
 }
@@ -42,6 +42,10 @@ static void print_weight(const struct tensor *t, FILE *to)
         fprintf(to, "[%u:%u]", w->rows.begin, w->rows.end);
     if (w->columns.end - w->columns.begin != w->n_columns)
         fprintf(to, "[:,%u:%u]", w->columns.begin, w->columns.end);
+    if (w->use == WEIGHT_EXPERTS)
+        fprintf(to, "[experts %u:%u]", w->experts.begin, w->experts.end);
+    if (t->placement[AXIS_DP].kind == PLACE_SPLIT)
+        fprintf(to, "[panels %u:%u]", w->stored.begin, w->stored.end);
     fprintf(to, ":%s", dtype_info[w->type].name);
 }
 
@@ -67,6 +71,26 @@ static void print_attr(const struct node *n, FILE *to)
     case OP_kv_store:
         fprintf(to, " cache=%u", a->cache_layer);
         break;
+    case OP_route:
+        fprintf(to, " used=%u", a->n_used);
+        break;
+    case OP_sort_by_expert:
+        fprintf(to, " experts=%u:%u", a->experts.begin, a->experts.end);
+        break;
+    case OP_expert_sum:
+        fprintf(to, " groups=%u parts=%u", a->tree.n_leaves, a->tree.n_parts);
+        break;
+    case OP_dispatch:
+        fprintf(to, " ranks=%u", a->n_ranks);
+        break;
+    case OP_combine:
+        fprintf(to, " ranks=%u parts=%u", a->n_ranks, a->joined.n_parts);
+        break;
+    case OP_all_gather:
+    case OP_gather_weight:
+        fprintf(to, " axis=%s", axis_name[a->axis]);
+        break;
+    case OP_reduce_scatter:
     case OP_all_reduce:
         fprintf(to, " axis=%s parts=%u", axis_name[a->axis], a->joined.n_parts);
         break;

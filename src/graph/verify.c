@@ -41,7 +41,7 @@ static int verify_node(struct graph *g, struct node *n, bool *made)
     }
     for (uint32_t i = 0; i < n->n_in; i++)
         for (int a = 0; a < N_AXES; a++)
-            if (n->in[i]->placement[a].kind == PLACE_PARTIAL && n->op != OP_all_reduce)
+            if (n->in[i]->placement[a].kind == PLACE_PARTIAL && n->op != OP_all_reduce && n->op != OP_reduce_scatter && n->op != OP_combine)
                 return broken(n, "partial sums are used before their reduction:", n->in[i]);
     return verify_shape(g, n);
 }

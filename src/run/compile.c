@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-const char *const pass_name[N_PASSES] = { "build", "simplify", "shard", "fuse", "place" };
+const char *const pass_name[N_PASSES] = { "build", "simplify", "shard", "fuse", "overlap", "place" };
 
 int pass_find(enum pass *out, const char *name)
 {
@@ -16,7 +16,7 @@ int pass_find(enum pass *out, const char *name)
             *out = (enum pass)i;
             return 0;
         }
-    return error_set(ERR_USAGE, "there is no pass \"%s\": build, simplify, shard, fuse, place", name);
+    return error_set(ERR_USAGE, "there is no pass \"%s\": build, simplify, shard, fuse, overlap, place", name);
 }
 
 int pass_parse_without(unsigned *mask, const char *names)
@@ -32,7 +32,7 @@ int pass_parse_without(unsigned *mask, const char *names)
         if (err < 0)
             return err;
         if (pass == PASS_BUILD || pass == PASS_SHARD)
-            return error_set(ERR_USAGE, "pass %s cannot be left out: simplify, fuse and place can", name);
+            return error_set(ERR_USAGE, "pass %s cannot be left out: simplify, fuse, overlap and place can", name);
         *mask |= 1u << pass;
         names += n + (names[n] == ',');
     }
@@ -53,11 +53,12 @@ int compile_rank(struct graph **out, const struct model_file *file, const struct
     if (last < PASS_SHARD) {
         mine = g;
         g = NULL;
-    } else if ((err = pass_shard(&mine, g, &options->mesh, rank)) < 0) {
+    } else if ((err = pass_shard(&mine, g, &options->mesh, options->gathered, rank)) < 0) {
         goto done;
     }
     if ((wanted(options, PASS_FUSE, last) && (err = pass_fuse(mine)) < 0) ||
-        (last >= PASS_PLACE && (err = pass_place(mine, !(options->without & 1u << PASS_PLACE))) < 0))
+        (wanted(options, PASS_OVERLAP, last) && (err = pass_overlap(mine)) < 0) ||
+        (last >= PASS_PLACE && (err = pass_place(mine, !(options->without & 1u << PASS_PLACE), matmul_packed_bytes)) < 0))
         goto done;
     *out = mine;
     mine = NULL;

@@ -4,13 +4,14 @@
 
 #include "model/model.h"
 
-enum pass { PASS_BUILD, PASS_SIMPLIFY, PASS_SHARD, PASS_FUSE, PASS_PLACE, N_PASSES };
+enum pass { PASS_BUILD, PASS_SIMPLIFY, PASS_SHARD, PASS_FUSE, PASS_OVERLAP, PASS_PLACE, N_PASSES };
 extern const char *const pass_name[N_PASSES];
 
 struct compile_options {
     struct model_options model;
     struct mesh mesh;
-    unsigned without;           /* bits 1 << enum pass: fuse does nothing, place shares no memory; simplify is left out of
+    bool gathered;              /* weights are stored in parts over dp, and gathered before use */
+    unsigned without;           /* bits 1 << enum pass: fuse does nothing, overlap gathers a weight when it is needed, place shares no memory; simplify is left out of
                                    the model's graph only: what pass_shard() makes is tidied up always */
 };
 

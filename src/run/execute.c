@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "kernel/math.h"
+#include "kernel/route.h"
 
 #include <string.h>
 
@@ -21,8 +22,9 @@ static void row_embed(struct program *p, struct instr *in, uint32_t r, int t)
 
 static void row_rows(struct program *p, struct instr *in, uint32_t r, int t)
 {
-    const void *from = operand_row(&in->in[0], (uint32_t)p->step->rows[r], t);
-    memcpy(operand_row(&in->out[0], r, t), from, in->out[0].n_columns * sizeof(float));
+    const int32_t *rows = in->in[1].base ? (const int32_t *)in->in[1].base : p->step->rows;     /* sorted by expert, or wanted */
+    const void *from = operand_row(&in->in[0], (uint32_t)rows[r], t);
+    memcpy(operand_row(&in->out[0], r, t), from, dtype_bytes(in->out[0].type, in->out[0].n_columns));
 }
 
 static void row_rms_norm(struct program *p, struct instr *in, uint32_t r, int t)
@@ -41,6 +43,47 @@ static void row_add(struct program *p, struct instr *in, uint32_t r, int t)
     p->options.kernels->add(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), operand_row(&in->in[1], r, t), in->out[0].n_columns);
 }
 
+/* The bias is the same for every row. */
+static void row_add_bias(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    row_add(p, in, r, t);
+}
+
+static void row_head_norm(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    float *y = operand_row(&in->out[0], r, t);
+    const float *x = operand_row(&in->in[0], r, t);
+    for (uint32_t at = 0; at < in->out[0].n_columns; at += in->attr->head_dim)
+        p->options.kernels->rms_norm(y + at, x + at, (const float *)in->in[1].base, in->attr->head_dim, in->attr->eps);
+}
+
+static void row_geglu(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    p->options.kernels->geglu(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), operand_row(&in->in[1], r, t), in->out[0].n_columns);
+}
+
+static void row_scale(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    p->options.kernels->scale(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), in->attr->scale, in->out[0].n_columns);
+}
+
+static void row_softcap(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    p->options.kernels->softcap(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), in->attr->softcap, in->out[0].n_columns);
+}
+
+static void row_route(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    (void)p;
+    route_row(operand_row(&in->out[0], r, t), operand_row(&in->out[1], r, t), operand_row(&in->in[0], r, t), in->in[0].n_columns,
+              in->attr->n_used, in->attr->normalise, in->attr->scale);
+}
+
+static void row_expert_sum(struct program *p, struct instr *in, uint32_t r, int t)
+{
+    program_expert_sum(p, in, r, t);
+}
+
 static void row_swiglu(struct program *p, struct instr *in, uint32_t r, int t)
 {
     p->options.kernels->swiglu(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), operand_row(&in->in[1], r, t), in->out[0].n_columns);
@@ -54,8 +97,8 @@ static void row_rope_angles(struct program *p, struct instr *in, uint32_t r, int
     for (uint32_t i = 0; i < n_pairs; i++) {
         double s, c;
         math_sin_cos((double)((float)p->step->positions[r] * in->frequency[i]), &s, &c);
-        cosine[i] = (float)c;
-        sine[i] = (float)s;
+        cosine[i] = (float)c * in->attr->rope.magnitude;
+        sine[i] = (float)s * in->attr->rope.magnitude;
     }
 }
 
@@ -95,35 +138,51 @@ static void row_kv_store(struct program *p, struct instr *in, uint32_t r, int t)
 static row_fn *const row_fns[N_OPS] = {
     [OP_embed] = row_embed, [OP_rows] = row_rows, [OP_rms_norm] = row_rms_norm, [OP_quantize] = row_quantize, [OP_add] = row_add,
     [OP_swiglu] = row_swiglu, [OP_rope_angles] = row_rope_angles, [OP_rope] = row_rope, [OP_kv_store] = row_kv_store,
+    [OP_add_bias] = row_add_bias, [OP_head_norm] = row_head_norm, [OP_geglu] = row_geglu, [OP_scale] = row_scale, [OP_softcap] = row_softcap,
+    [OP_route] = row_route, [OP_expert_sum] = row_expert_sum,
 };
 
 #define CHUNK_ROWS 4
 
+struct range program_rows(const struct program *p, const struct instr *in)
+{
+    uint32_t n = in->rows.mul * p->count[in->rows.symbol], tp = p->options.mesh->size[AXIS_TP];
+    if (in->rows.symbol == SYMBOL_U)
+        n = in->rows.mul * p->n_came;
+    if (in->rows.mul > 1)
+        n = p->n_pairs;
+    if (!in->rows.split || !p->splits_rows)
+        return (struct range){ 0, n };
+    uint32_t at = mesh_coordinate(p->options.mesh, p->options.rank, AXIS_TP);
+    return share_items(n, NULL, tp, at);
+}
+
 static void run_rows(struct program *p, struct instr *in, uint32_t chunk, int thread)
 {
-    uint32_t n_rows = p->count[in->row_symbol], first = chunk * CHUNK_ROWS;
+    struct range rows = program_rows(p, in);
+    uint32_t first = rows.begin + chunk * CHUNK_ROWS;
     struct instr *step = in->n_steps ? in->step : in;
     uint32_t n_steps = MAX(in->n_steps, 1);
-    for (uint32_t r = first; r < MIN(first + CHUNK_ROWS, n_rows); r++)
+    for (uint32_t r = first; r < MIN(first + CHUNK_ROWS, rows.end); r++)
         for (uint32_t s = 0; s < n_steps; s++)
             row_fns[step[s].op](p, &step[s], r, thread);
 }
 
 /* ---- matmul: the work is panels of all the weights, one after the other ---- */
-static void matmul_panels(struct program *p, struct instr *in, uint32_t begin, uint32_t end)
+void program_matmul(struct program *p, const struct instr *in, const struct operand *x, uint32_t first_row, uint32_t n_rows, uint32_t expert,
+                    uint32_t panel0, uint32_t panel1)
 {
-    const struct operand *x = &in->in[0];
-    uint32_t n_tokens = p->count[in->row_symbol], before = 0;
+    const struct kernels *kernels = p->options.kernels;
+    uint32_t before = 0;
     for (uint32_t i = 0; i < in->n_out; i++) {
-        const struct operand *w = &in->in[1 + i];
-        uint32_t n_rows = in->out[i].n_columns, n_panels = DIV_UP(n_rows, PANEL_ROWS);
-        uint32_t lo = MAX(begin, before), hi = MIN(end, before + n_panels);
+        const struct operand *w = &in->in[in->n_in - in->n_out + i], *y = &in->out[i];
+        uint32_t n_panels = DIV_UP(y->n_columns, PANEL_ROWS), lo = MAX(panel0, before), hi = MIN(panel1, before + n_panels);
         struct matmul_args args = {
-            .w = w->base, .x = x->base, .x_stride = x->row_bytes, .y = (float *)in->out[i].base, .y_stride = n_rows,
-            .part_stride = (size_t)n_tokens * n_rows, .k = x->n_columns, .n_rows = n_rows, .panel0 = lo - before, .panel1 = hi - before,
-            .t0 = 0, .t1 = n_tokens, .tree = in->tree_or_null,
+            .w = w->base + expert * matmul_packed_bytes(w->type, y->n_columns, x->n_columns), .x = x->base + first_row * x->row_bytes,
+            .x_stride = x->row_bytes, .y = (float *)y->base + (size_t)first_row * y->n_columns, .y_stride = y->n_columns,
+            .part_stride = (size_t)n_rows * y->n_columns, .k = x->n_columns, .n_rows = y->n_columns, .panel0 = lo - before, .panel1 = hi - before,
+            .t0 = 0, .t1 = n_rows, .tree = in->tree_or_null,
         };
-        const struct kernels *kernels = p->options.kernels;
         if (lo < hi)
             (x->type == DTYPE_ACT8 ? kernels->matmul_int8 : kernels->matmul_f32)[w->type](&args);
         before += n_panels;
@@ -133,7 +192,7 @@ static void matmul_panels(struct program *p, struct instr *in, uint32_t begin, u
 static void run_matmul(struct program *p, struct instr *in, uint32_t chunk)
 {
     uint32_t first = chunk * in->chunk_panels;
-    matmul_panels(p, in, first, MIN(first + in->chunk_panels, in->n_panels));
+    program_matmul(p, in, &in->in[0], 0, program_max_rows(p, in), 0, first, MIN(first + in->chunk_panels, in->n_panels));
 }
 
 /* ---- attention: the work is (a few tokens of a sequence) x (a KV head) ---- */
@@ -189,35 +248,48 @@ static void run_attention(struct program *p, struct instr *in, uint32_t chunk, i
 }
 
 /* ---- communication: thread 0 speaks ---- */
-static void run_comm(struct program *p, struct instr *in)
+static int (*const comm_fns[N_OPS])(struct program *p, struct instr *in) = {
+    [OP_all_reduce] = program_all_reduce, [OP_reduce_scatter] = program_reduce_scatter, [OP_all_gather] = program_all_gather,
+    [OP_dispatch] = program_dispatch, [OP_combine] = program_combine, [OP_gather_weight] = program_gather_weight,
+    [OP_gather_wait] = program_gather_wait, [OP_send] = program_send, [OP_receive] = program_receive,
+};
+
+/* Other ranks may have rows for us, and wait for our parts, where we have no row of our own. */
+static bool joins_always(const struct instr *in)
 {
-    if (p->error == 0)
-        p->error = in->op == OP_all_reduce ? program_all_reduce(p, in) : in->op == OP_send ? program_send(p, in) : program_receive(p, in);
+    return in->op == OP_dispatch || in->op == OP_combine || in->op == OP_gather_weight || in->op == OP_gather_wait;
 }
 
+/* ---- dispatch ---- */
 uint32_t program_n_chunks(const struct program *p, const struct instr *in)
 {
-    uint32_t n_rows = p->count[in->row_symbol];
-    if (in->op == OP_input || (in->row_symbol && !n_rows))
+    uint32_t n_rows = program_max_rows(p, in), n_experts;
+    if (joins_always(in))
+        return 1;
+    if (in->op == OP_input || !n_rows)
         return 0;
     switch (in->op) {
-    case OP_matmul:    return DIV_UP(in->n_panels, in->chunk_panels);
-    case OP_attention: return p->n_items * cache_of(p, in)->n_kv_heads;
-    case OP_all_reduce:
-    case OP_send:
-    case OP_receive:   return 1;
-    default:           return DIV_UP(n_rows, CHUNK_ROWS);
+    case OP_matmul:         return DIV_UP(in->n_panels, in->chunk_panels);
+    case OP_expert_matmul:
+        n_experts = (uint32_t)in->in[1].n_rows - 1;
+        return MIN(n_experts, n_rows) * DIV_UP(in->n_panels, in->chunk_panels);
+    case OP_attention:      return p->n_items * cache_of(p, in)->n_kv_heads;
+    case OP_sort_by_expert: return 1;
+    default:                return comm_fns[in->op] ? 1 : DIV_UP(n_rows, CHUNK_ROWS);
     }
 }
 
 void program_run_chunk(struct program *p, struct instr *in, uint32_t chunk, int thread)
 {
     switch (in->op) {
-    case OP_matmul:    run_matmul(p, in, chunk); break;
-    case OP_attention: run_attention(p, in, chunk, thread); break;
-    case OP_all_reduce:
-    case OP_send:
-    case OP_receive:   run_comm(p, in); break;
-    default:           run_rows(p, in, chunk, thread); break;
+    case OP_matmul:         run_matmul(p, in, chunk); return;
+    case OP_expert_matmul:  program_expert_matmul(p, in, chunk); return;
+    case OP_attention:      run_attention(p, in, chunk, thread); return;
+    case OP_sort_by_expert: program_sort_by_expert(p, in); return;
+    default:                break;
     }
+    if (!comm_fns[in->op])
+        run_rows(p, in, chunk, thread);
+    else if (p->error == 0)
+        p->error = comm_fns[in->op](p, in);
 }

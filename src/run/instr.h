@@ -1,4 +1,5 @@
-/* instr.h: what a program is made of; shared by program.c (makes it), execute.c (runs it) and exchange.c (its messages). */
+/* instr.h: what a program is made of; shared by program.c (makes it), execute.c (runs it), experts.c (mixtures of experts),
+ * exchange.c (its messages) and dispatch.c (messages of experts). */
 #ifndef STOA_RUN_INSTR_H
 #define STOA_RUN_INSTR_H
 
@@ -12,6 +13,7 @@ struct operand {
     char *base;
     size_t row_bytes, thread_bytes;
     uint32_t n_columns;
+    uint32_t n_rows;                        /* of a tensor whose rows do not follow a symbol */
     enum dtype type;
 };
 
@@ -20,12 +22,19 @@ static inline void *operand_row(const struct operand *o, uint32_t row, int threa
     return o->base + row * o->row_bytes + (size_t)thread * o->thread_bytes;
 }
 
+/* The rows of an instruction's work: mul for each of a symbol's; split: this rank's share of them along tp. */
+struct instr_rows {
+    uint8_t symbol;
+    bool split;
+    uint32_t mul;
+};
+
 struct instr {
     enum op op;
     const struct node_attr *attr;
     struct operand in[NODE_MAX_INPUTS], out[NODE_MAX_OUTPUTS];
     uint32_t n_in, n_out;
-    uint32_t row_symbol;                    /* which count of the step gives the rows of the work */
+    struct instr_rows rows;
     struct work work;                       /* of the running step: chunks that threads claim */
 
     struct instr *step;                     /* row_chain: [n_steps] */
@@ -33,9 +42,10 @@ struct instr {
 
     struct sum_tree tree;                   /* matmul over a label */
     const struct sum_tree *tree_or_null;
-    uint32_t n_panels, chunk_panels;        /* of all weights of a matmul; and how many make a chunk of work */
+    uint32_t n_panels, chunk_panels;        /* of all weights of a matmul (of one expert); and how many make a chunk of work */
     float *frequency;                       /* rope_angles: [n_rotated / 2] */
-    struct comm_tree joined;                /* all_reduce */
+    struct comm_tree joined;                /* all_reduce, reduce_scatter, combine */
+    size_t *first;                          /* [ranks + 1]: reduce_scatter, all_gather, gather_weight: where each rank's part begins */
     struct boundary *boundary;              /* send */
 };
 
@@ -48,6 +58,15 @@ struct boundary {
     size_t slot_bytes;
 };
 
+/* Room for the messages of a dispatch or a combine, to and from each rank of the island. */
+struct moved {
+    char *to_send, *to_receive;
+    size_t room;                            /* of each rank, in both */
+    const void **send;                      /* [ranks] each */
+    void **receive;
+    size_t *n_send, *n_room, *n_received;
+};
+
 struct program {
     struct graph *graph;
     struct program_options options;
@@ -58,13 +77,21 @@ struct program {
     char *rows;                             /* values inside chains: [threads][scratch_bytes] */
     size_t scratch_bytes;
     void *reduce_scratch;
+    struct moved moved;                     /* dispatch, combine */
+    struct comm_gather *gather;             /* of weights, when they are gathered */
+    uint32_t n_gathering;                   /* started and not waited for */
     struct instr *instr;
     uint32_t n_instr;
     struct boundary *boundaries;
 
     const struct step *step;                /* while one runs; read by a thread only while it holds a chunk */
     atomic_uint step_number;
-    uint32_t count[N_SYMBOLS];              /* rows of each symbol in this step */
+    uint32_t count[N_SYMBOLS];              /* rows of each symbol in this step; of U at most, until they have come */
+    bool splits_rows;                       /* sequence parallelism pays in this step */
+    /* Of the mixture that runs: */
+    uint32_t n_came;                        /* rows of U */
+    uint32_t n_pairs;                       /* rows of experts: a token at one of its experts each */
+    uint32_t *active, n_active;             /* [experts here]: those that have a row */
     uint32_t *sequence_of;                  /* [T]: of each token of the step */
     struct attention_item *item;            /* the step's pieces of attention, without the KV head */
     uint32_t n_items;
@@ -80,15 +107,38 @@ struct attention_item {
     uint32_t sequence, first_token, n_tokens;
 };
 
+/* Rows that exist at most in this step, and those of them that this rank works on now. */
+static inline uint32_t program_max_rows(const struct program *p, const struct instr *in)
+{
+    return in->rows.mul * p->count[in->rows.symbol];
+}
+struct range program_rows(const struct program *p, const struct instr *in);
+
 /* execute.c */
 /* Into how many chunks the instruction's work falls in this step; 0 when there is none. */
 uint32_t program_n_chunks(const struct program *p, const struct instr *in);
 void program_run_chunk(struct program *p, struct instr *in, uint32_t chunk, int thread);
-/* exchange.c: called by thread 0 only */
+void program_matmul(struct program *p, const struct instr *in, const struct operand *x, uint32_t first_row, uint32_t n_rows, uint32_t expert,
+                    uint32_t panel0, uint32_t panel1);
+/* experts.c */
+void program_sort_by_expert(struct program *p, struct instr *in);
+void program_expert_matmul(struct program *p, struct instr *in, uint32_t chunk);
+void program_expert_sum(struct program *p, struct instr *in, uint32_t row, int thread);
+/* exchange.c and dispatch.c: called by thread 0 only */
+int program_reduce_scatter(struct program *p, struct instr *in);
+int program_all_gather(struct program *p, struct instr *in);
+int program_gather_weight(struct program *p, struct instr *in);
+int program_gather_wait(struct program *p, struct instr *in);
+int program_dispatch(struct program *p, struct instr *in);
+int program_combine(struct program *p, struct instr *in);
+/* Room for what the program's dispatches and combines move at most. */
+int moved_open(struct program *p);
+void moved_release(struct moved *m);
 int program_all_reduce(struct program *p, struct instr *in);
 int program_send(struct program *p, struct instr *in);
 int program_receive(struct program *p, struct instr *in);
-/* A large message moves only while its sender is inside the transport, so the step looks in between instructions. */
-void program_push_sends(struct program *p);
+/* A large message moves only while its sender is inside the transport, so the step looks in between instructions, and between
+ * chunks while weights are gathered. */
+void program_push(struct program *p);
 
 #endif

@@ -1,4 +1,5 @@
 #include "run/instr.h"
+#include "run/rope.h"
 
 #include "base/base.h"
 #include "base/error.h"
@@ -30,7 +31,7 @@ static struct operand value_operand(const struct program *p, const struct tensor
 {
     size_t row_bytes = dtype_bytes(t->type, tensor_columns(t));
     return (struct operand){ .base = t->has_buffer ? p->activations + t->offset : NULL, .row_bytes = row_bytes, .type = t->type,
-                             .n_columns = (uint32_t)tensor_columns(t) };
+                             .n_columns = (uint32_t)tensor_columns(t), .n_rows = t->dim[0].symbol ? 0 : (uint32_t)t->dim[0].add };
 }
 
 /* A value that stays inside a chain has a row for each thread, at an offset that is its `offset` here. */
@@ -39,6 +40,10 @@ static struct operand operand_of(const struct program *p, const struct tensor *t
     if (t->weight)
         return weight_operand(p, t);
     struct operand o = value_operand(p, t);
+    if (t->is_packed) {
+        o.row_bytes = 0;
+        o.n_columns = (uint32_t)t->dim[t->n_dims - 1].add;
+    }
     if (!t->has_buffer && t->maker->op != OP_input) {
         o.base = p->rows + t->offset;
         o.row_bytes = 0;
@@ -65,11 +70,6 @@ static void place_inner_values(struct program *p)
 }
 
 /* ---- instructions ---- */
-static uint32_t symbol_of(const struct tensor *t)
-{
-    return t->dim[0].symbol;
-}
-
 static void compile_tree(struct instr *in, const struct node *n)
 {
     const struct tree *tree = &n->attr.tree;
@@ -90,11 +90,7 @@ static int compile_frequencies(struct program *p, struct instr *in, const struct
     const float *factors = n->n_in > 1 ? (const float *)in->in[1].base : NULL;
     if (!(in->frequency = arena_array(&p->memory, float, n_pairs)))
         return no_memory("RoPE frequencies");
-    for (uint32_t i = 0; i < n_pairs; i++) {
-        in->frequency[i] = (float)(1.0 / math_pow(n->attr.rope_base, 2.0 * i / n->attr.n_rotated));
-        if (factors)
-            in->frequency[i] /= factors[i];
-    }
+    rope_frequencies(in->frequency, &n->attr.rope, n->attr.n_rotated, factors);
     return 0;
 }
 
@@ -117,6 +113,26 @@ static void compile_joined(struct instr *in, const struct node *n)
     in->joined.n_parts = n->attr.joined.n_parts;
     in->joined.first = n->attr.joined.first;
     memcpy(in->joined.n_merges, n->attr.joined.n_merges, sizeof in->joined.n_merges);
+}
+
+/* Where each rank's part of a gathered weight begins, in bytes. */
+static void compile_parts(const struct program *p, struct instr *in, const struct node *n)
+{
+    uint32_t n_ranks = p->options.mesh->size[AXIS_DP];
+    size_t panel_bytes = matmul_packed_bytes(in->out[0].type, WEIGHT_PANEL, in->out[0].n_columns);
+    for (uint32_t r = 0; r <= n_ranks; r++)
+        in->first[r] = panel_bytes * (r < n_ranks ? share_items(n->attr.n_panels, NULL, n_ranks, r).begin : n->attr.n_panels);
+}
+
+/* The ranks' parts of what a collective moves: of rows by step, of weights once and for all. */
+static int compile_collective(struct program *p, struct instr *in, const struct node *n)
+{
+    compile_joined(in, n);
+    if (!(in->first = arena_array(&p->memory, size_t, p->options.mesh->size[n->attr.axis] + 1)))
+        return no_memory("collectives");
+    if (n->op == OP_gather_weight)
+        compile_parts(p, in, n);
+    return 0;
 }
 
 static struct instr *instr_array(size_t n)
@@ -147,6 +163,14 @@ static uint32_t chunk_panels(const struct program *p, uint32_t n_panels)
     return n_threads == 1 ? MAX(n_panels, 1) : MIN(MAX(n, 1), 32);
 }
 
+static struct instr_rows rows_of(const struct node *n)
+{
+    bool by_input = n->op == OP_kv_store || n->op == OP_send || n->op == OP_sort_by_expert;
+    const struct tensor *t = by_input ? n->in[0] : n->out[0];
+    bool split = n->op == OP_send || n->op == OP_receive ? n->attr.split_rows : tensor_rows_are_split(t);
+    return (struct instr_rows){ .symbol = t->dim[0].symbol, .mul = (uint32_t)t->dim[0].mul, .split = split };
+}
+
 static int compile_node(struct program *p, struct instr *in, struct node *n)
 {
     in->op = n->op;
@@ -157,18 +181,19 @@ static int compile_node(struct program *p, struct instr *in, struct node *n)
         in->in[i] = operand_of(p, n->in[i]);
     for (uint32_t i = 0; i < n->n_out; i++)
         in->out[i] = operand_of(p, n->out[i]);
-    const struct tensor *rows = n->op == OP_kv_store || n->op == OP_send ? n->in[0] : n->out[0];
-    if (n->op == OP_row_chain)
-        rows = n->step[0]->op == OP_kv_store ? n->step[0]->in[0] : n->step[0]->out[0];
-    in->row_symbol = symbol_of(rows);
-    for (uint32_t i = 0; n->op == OP_matmul && i < n->n_out; i++)
+    in->rows = rows_of(n->op == OP_row_chain ? n->step[0] : n);
+    for (uint32_t i = 0; (n->op == OP_matmul || n->op == OP_expert_matmul) && i < n->n_out; i++)
         in->n_panels += DIV_UP(in->out[i].n_columns, PANEL_ROWS);
     in->chunk_panels = chunk_panels(p, in->n_panels);
     switch (n->op) {
     case OP_matmul:      compile_tree(in, n); return 0;
     case OP_rope_angles: return compile_frequencies(p, in, n);
     case OP_send:        return compile_boundary(p, in, n);
-    case OP_all_reduce:  compile_joined(in, n); return 0;
+    case OP_all_reduce:
+    case OP_combine:     compile_joined(in, n); return 0;
+    case OP_reduce_scatter:
+    case OP_all_gather:
+    case OP_gather_weight: return compile_collective(p, in, n);
     case OP_row_chain:   return compile_steps(p, in, n);
     default:             return 0;
     }
@@ -178,7 +203,8 @@ static int compile_node(struct program *p, struct instr *in, struct node *n)
 static int check_kernels(const struct program *p, const struct node *n)
 {
     const struct kernels *k = p->options.kernels;
-    for (uint32_t i = 1; n->op == OP_matmul && i < n->n_in; i++)
+    bool multiplies = n->op == OP_matmul || n->op == OP_expert_matmul;
+    for (uint32_t i = node_first_weight(n); multiplies && i < n->n_in; i++)
         if (!(n->in[0]->type == DTYPE_ACT8 ? k->matmul_int8 : k->matmul_f32)[n->in[i]->type])
             return error_set(ERR_FAILED, "instruction set %s has no matmul for %s", k->name, dtype_info[n->in[i]->type].name);
     if (!k->attention[p->graph->cache_type] || !k->kv_store[p->graph->cache_type])
@@ -208,11 +234,12 @@ static size_t reduce_scratch_bytes(const struct program *p)
     size_t most = 0;
     for (uint32_t i = 0; i < p->n_instr; i++) {
         const struct instr *in = &p->instr[i];
-        if (in->op != OP_all_reduce)
-            continue;
-        size_t n_max = (size_t)p->graph->symbol_max[in->row_symbol] * in->out[0].n_columns;
-        size_t n = comm_all_reduce_scratch(p->options.axis[in->attr->axis], &in->joined, n_max);
-        most = MAX(most, n);
+        size_t n_max = (size_t)p->graph->symbol_max[in->rows.symbol] * in->out[0].n_columns;
+        const struct comm *axis = p->options.axis[in->attr->axis];
+        if (in->op == OP_all_reduce || in->op == OP_reduce_scatter)
+            most = MAX(most, comm_all_reduce_scratch(axis, &in->joined, n_max));
+        if (in->op == OP_reduce_scatter)
+            most = MAX(most, comm_reduce_scatter_scratch(axis, &in->joined, n_max));
     }
     return ROUND_UP(most + 1, CACHE_LINE);
 }
@@ -232,7 +259,8 @@ static int take_memory(struct program *p)
     p->item = calloc(n_tokens + 1, sizeof *p->item);
     p->max_blocks = DIV_UP(p->options.context, BLOCK_TOKENS);
     p->tiles = calloc(n_threads * p->max_blocks + 1, sizeof *p->tiles);
-    if (!p->rows || !p->sequence_of || !p->item || !p->tiles)
+    p->active = calloc(p->graph->labels[LABEL_EXPERTS].n_elements + 1, sizeof *p->active);
+    if (!p->rows || !p->sequence_of || !p->item || !p->tiles || !p->active)
         return no_memory("a step");
     memset(p->rows, 0, p->scratch_bytes * n_threads);
     return 0;
@@ -248,6 +276,16 @@ static int open_caches(struct program *p)
     return err;
 }
 
+static int open_gather(struct program *p)
+{
+    size_t largest = 0;
+    uint32_t n = p->options.mesh->size[AXIS_DP];
+    for (uint32_t i = 0; i < p->n_instr; i++)
+        if (p->instr[i].op == OP_gather_weight)
+            largest = MAX(largest, p->instr[i].first[n]);
+    return largest ? comm_gather_open(&p->gather, p->options.axis[AXIS_DP], largest) : 0;
+}
+
 int program_open(struct program **out, struct graph *graph, const struct program_options *options)
 {
     struct program *p = calloc(1, sizeof *p);
@@ -261,7 +299,8 @@ int program_open(struct program **out, struct graph *graph, const struct program
     cpu_float_mode_set();
     if ((err = open_caches(p)) < 0 ||
         (err = weights_open(&p->weights, graph, options->file, options->pool, options->progress, options->progress_user)) < 0 ||
-        (err = take_memory(p)) < 0 || (err = compile(p)) < 0)
+        (err = take_memory(p)) < 0 || (err = compile(p)) < 0 || (err = moved_open(p)) < 0 ||
+        (err = open_gather(p)) < 0)
         goto done;
     if (!(p->reduce_scratch = aligned_alloc(CACHE_LINE, reduce_scratch_bytes(p)))) {
         err = no_memory("reductions");
@@ -296,6 +335,9 @@ void program_close(struct program *p)
     free(p->sequence_of);
     free(p->item);
     free(p->tiles);
+    free(p->active);
+    moved_release(&p->moved);
+    comm_gather_close(p->gather);
     free(p->reduce_scratch);
     arena_close(&p->memory);
     graph_close(p->graph);
@@ -306,11 +348,17 @@ void program_close(struct program *p)
 /* Long prefills are cut so that there is work for every thread; the kernel takes what fits it of each piece. */
 #define ITEM_TOKENS 16
 
+/* From this many tokens on, rows are split among the ranks of tp: fewer bytes move, in two rounds instead of one.  Below, the
+ * second round costs more than the bytes. */
+#define SPLIT_TOKENS 32
+
 static void prepare(struct program *p, const struct step *step)
 {
     p->step = step;
     p->count[SYMBOL_T] = step->n_tokens;
     p->count[SYMBOL_R] = step->n_rows;
+    p->count[SYMBOL_U] = (uint32_t)MIN(step->n_all_tokens, p->graph->symbol_max[SYMBOL_U]);
+    p->splits_rows = p->options.mesh->sp == SP_ALWAYS || (p->options.mesh->sp == SP_AUTO && step->n_tokens >= SPLIT_TOKENS);
     p->n_items = 0;
     p->error = 0;
     for (uint32_t s = 0; s < step->n_sequences; s++) {
@@ -338,9 +386,11 @@ static void program_run_thread(void *user, int thread)
         for (uint32_t chunk; (thread == 0 || !speaks) && work_claim(&in->work, number, &chunk);) {
             program_run_chunk(p, in, chunk, thread);
             work_done(&in->work);
+            if (thread == 0 && p->n_gathering)
+                program_push(p);
         }
         if (thread == 0)
-            program_push_sends(p);
+            program_push(p);
         if (!work_wait(&in->work, &p->step_number, number, pool_spins(p->options.pool)))
             return;
     }
@@ -355,7 +405,7 @@ static void count_hidden(struct program *p)
             if (!t->is_output || strcmp(t->name, "hidden") || n == COUNT_OF(p->counters.hidden_square))
                 continue;
             const float *x = (const float *)(p->activations + t->offset);
-            size_t n_floats = (size_t)p->count[symbol_of(t)] * tensor_columns(t);
+            size_t n_floats = (size_t)p->count[t->dim[0].symbol] * tensor_columns(t);
             for (size_t j = 0; j < n_floats; j++)
                 p->counters.hidden_square[n] += (double)x[j] * x[j];
             n++;

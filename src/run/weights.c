@@ -7,6 +7,7 @@
 #include "kernel/kernel.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,7 +16,7 @@
 
 struct part {
     const struct tensor *tensor;
-    const struct model_tensor *source;
+    const struct model_tensor **source;     /* one, or one for each expert of the slice */
     unsigned char *data;            /* in the region */
     size_t n_bytes;
 };
@@ -30,6 +31,8 @@ struct weights {
     struct part *part;
     struct part **by_id;            /* [n_tensors] */
     uint32_t n_parts, n_tensors;
+    struct arena memory;            /* of the parts' sources */
+    bool failed;
     unsigned char *region;
     size_t n_bytes;
     /* while loading */
@@ -46,25 +49,60 @@ static uint32_t range_size(struct range r)
     return r.end - r.begin;
 }
 
-static size_t part_bytes(const struct weight *w)
+static bool is_packed(const struct weight *w)
 {
-    size_t n = w->use == WEIGHT_MATMUL ? matmul_packed_bytes(w->type, range_size(w->rows), range_size(w->columns))
-             : w->use == WEIGHT_VECTOR ? sizeof(float) * range_size(w->columns) : 0;
-    return n;
+    return w->use == WEIGHT_MATMUL || w->use == WEIGHT_EXPERTS;
 }
 
+_Static_assert(WEIGHT_PANEL == PANEL_ROWS, "the graph cuts weights where kernels do");
+
+static size_t part_bytes(const struct weight *w)
+{
+    if (is_packed(w))
+        return range_size(w->stored) * matmul_packed_bytes(w->type, PANEL_ROWS, range_size(w->columns));
+    return w->use == WEIGHT_VECTOR ? sizeof(float) * range_size(w->columns) : 0;
+}
+
+/* The first element of the slice of one expert's matrix (the only one, but for experts). */
+static const unsigned char *slice_begin(const struct part *part, uint32_t expert)
+{
+    const struct weight *w = part->tensor->weight;
+    size_t row_bytes = dtype_bytes(w->type, w->n_columns);
+    const struct model_tensor *source = part->source[w->per_expert ? expert - w->experts.begin : 0];
+    size_t skipped = w->per_expert ? 0 : (size_t)expert * w->n_rows;
+    return (const unsigned char *)source->data + (skipped + w->rows.begin) * row_bytes + dtype_bytes(w->type, w->columns.begin);
+}
+
+/* Panels of one matrix; `to` is the place of the first. */
+static void pack_panels(const struct model_file *file, const struct part *part, uint32_t expert, uint32_t panel0, uint32_t panel1, unsigned char *to)
+{
+    const struct weight *w = part->tensor->weight;
+    size_t row_bytes = dtype_bytes(w->type, w->n_columns), first = (size_t)panel0 * PANEL_ROWS;
+    uint32_t n_rows = range_size(w->rows) - (uint32_t)first;
+    const unsigned char *rows = slice_begin(part, expert) + first * row_bytes;
+    matmul_pack(to, w->type, rows, row_bytes, n_rows, range_size(w->columns), 0, panel1 - panel0);
+    model_file_drop_pages(file, rows, MIN((panel1 - panel0) * PANEL_ROWS, n_rows) * row_bytes);
+}
+
+/* Panels count through all experts of the slice. */
 static void pack_task(const struct model_file *file, const struct task *task)
 {
-    const struct weight *w = task->part->tensor->weight;
-    const struct model_tensor *source = task->part->source;
-    size_t row_bytes = dtype_bytes(w->type, w->n_columns);
-    const unsigned char *rows = (const unsigned char *)source->data + w->rows.begin * row_bytes + dtype_bytes(w->type, w->columns.begin);
-    if (w->use == WEIGHT_VECTOR)
-        dequantize_row((float *)task->part->data, rows, w->type, range_size(w->columns));
-    else
-        matmul_pack(task->part->data, w->type, rows, row_bytes, range_size(w->rows), range_size(w->columns), task->panel0, task->panel1);
-    size_t first = (size_t)task->panel0 * PANEL_ROWS, last = MIN((size_t)task->panel1 * PANEL_ROWS, range_size(w->rows));
-    model_file_drop_pages(file, rows + first * row_bytes, (last - first) * row_bytes);
+    const struct part *part = task->part;
+    const struct weight *w = part->tensor->weight;
+    if (!is_packed(w)) {
+        const unsigned char *from = slice_begin(part, 0);
+        dequantize_row((float *)part->data, from, w->type, range_size(w->columns));
+        model_file_drop_pages(file, from, dtype_bytes(w->type, range_size(w->columns)));
+        return;
+    }
+    uint32_t per_expert = DIV_UP(range_size(w->rows), PANEL_ROWS);
+    size_t panel_bytes = matmul_packed_bytes(w->type, PANEL_ROWS, range_size(w->columns));
+    for (uint32_t at = task->panel0, next; at < task->panel1; at = next) {
+        uint32_t expert = at / per_expert;
+        next = MIN(task->panel1, (expert + 1) * per_expert);
+        pack_panels(file, part, w->experts.begin + expert, at - expert * per_expert, next - expert * per_expert,
+                    part->data + (at - w->stored.begin) * panel_bytes);
+    }
 }
 
 static void load(void *user, int thread)
@@ -73,12 +111,26 @@ static void load(void *user, int thread)
     cpu_float_mode_set();
     for (uint32_t i; (i = atomic_fetch_add(&weights->next, 1)) < weights->n_tasks;) {
         struct task *task = &weights->task[i];
-        size_t n_tasks = DIV_UP(DIV_UP(range_size(task->part->tensor->weight->rows), PANEL_ROWS), TASK_PANELS);
         pack_task(weights->file, task);
-        size_t done = atomic_fetch_add(&weights->n_done, task->part->n_bytes / MAX(n_tasks, 1));
+        size_t n_panels = MAX(range_size(task->part->tensor->weight->stored), 1);
+        size_t done = atomic_fetch_add(&weights->n_done, task->part->n_bytes / n_panels * (task->panel1 - task->panel0));
         if (thread == 0 && weights->progress)
             weights->progress(done, weights->n_bytes, weights->user);
     }
+}
+
+/* The family has looked that they are there. */
+static void find_source(struct weights *weights, struct part *part)
+{
+    const struct weight *w = part->tensor->weight;
+    uint32_t n = w->per_expert ? range_size(w->experts) : 1;
+    part->source = arena_array(&weights->memory, const struct model_tensor *, n + 1);
+    for (uint32_t i = 0; part->source && i < n; i++) {
+        char name[128];
+        snprintf(name, sizeof name, w->name, w->experts.begin + i);
+        part->source[i] = model_file_tensor(weights->file, w->per_expert ? name : w->name);
+    }
+    weights->failed |= !part->source;
 }
 
 static void add_part(struct tensor *t, void *user)
@@ -86,7 +138,7 @@ static void add_part(struct tensor *t, void *user)
     struct weights *weights = user;
     struct part *part = &weights->part[weights->n_parts++];
     part->tensor = t;
-    part->source = model_file_tensor(weights->file, t->weight->name);
+    find_source(weights, part);
     part->n_bytes = part_bytes(t->weight);
     weights->by_id[t->id] = part;
     weights->n_bytes += ROUND_UP(part->n_bytes, CACHE_LINE);
@@ -97,7 +149,7 @@ static int lay_out(struct weights *weights)
 {
     size_t at = 0, n_tasks = 0;
     for (uint32_t i = 0; i < weights->n_parts; i++)
-        n_tasks += 1 + range_size(weights->part[i].tensor->weight->rows) / (PANEL_ROWS * TASK_PANELS);
+        n_tasks += 1 + range_size(weights->part[i].tensor->weight->stored) / TASK_PANELS;
     if (!(weights->task = calloc(n_tasks + 1, sizeof *weights->task)))
         return error_set(ERR_NO_MEMORY, "out of memory for loading");
     for (uint32_t i = 0; i < weights->n_parts; i++) {
@@ -107,9 +159,8 @@ static int lay_out(struct weights *weights)
             continue;
         part->data = weights->region + at;
         at += ROUND_UP(part->n_bytes, CACHE_LINE);
-        uint32_t n_panels = w->use == WEIGHT_VECTOR ? 1 : DIV_UP(range_size(w->rows), PANEL_ROWS);
-        for (uint32_t panel = 0; panel < n_panels; panel += TASK_PANELS)
-            weights->task[weights->n_tasks++] = (struct task){ part, panel, MIN(panel + TASK_PANELS, n_panels) };
+        for (uint32_t panel = w->stored.begin; panel < w->stored.end; panel += TASK_PANELS)
+            weights->task[weights->n_tasks++] = (struct task){ part, panel, MIN(panel + TASK_PANELS, w->stored.end) };
     }
     return 0;
 }
@@ -145,6 +196,10 @@ int weights_open(struct weights **out, struct graph *g, const struct model_file 
         goto done;
     }
     graph_each_weight(g, add_part, weights);
+    if (weights->failed) {
+        err = error_set(ERR_NO_MEMORY, "out of memory for weights");
+        goto done;
+    }
     if ((err = take_region(weights)) < 0 || (err = lay_out(weights)) < 0)
         goto done;
     pool_run(pool, load, weights);
@@ -166,13 +221,14 @@ void weights_close(struct weights *weights)
     free(weights->task);
     free(weights->part);
     free(weights->by_id);
+    arena_close(&weights->memory);
     free(weights);
 }
 
 const void *weights_data(const struct weights *weights, const struct tensor *t)
 {
     const struct part *part = weights->by_id[t->id];
-    return t->weight->use == WEIGHT_LOOKUP ? part->source->data : part->data;
+    return t->weight->use == WEIGHT_LOOKUP ? part->source[0]->data : part->data;
 }
 
 size_t weights_bytes(const struct weights *weights)

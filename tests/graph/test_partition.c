@@ -161,7 +161,7 @@ static void check_joined(const struct label_info *label, const float *group_sum,
     float parts[MAX_GROUPS], stack[MAX_GROUPS], want;
     uint32_t first[MAX_GROUPS + 1], n_parts = 0;
     struct joined_tree joined = { .first = first };
-    label_joined_tree(&joined, label, weight, n);
+    label_join(&joined, label, weight, n, 0, n);
     for (uint32_t r = 0; r < n; r++) {
         struct range groups = share_items(label_n_groups(label), weight, n, r);
         struct tree tree;
@@ -184,6 +184,7 @@ static void check_joined(const struct label_info *label, const float *group_sum,
     check_int(joined.n_parts, n_parts);
     check_int(joined.first[n], n_parts);
     check_int(run_tree(stack, parts, joined.n_merges, n_parts), 1);
+    check_int(joined.n_roots, 1);
     sum_by_definition(&want, label, group_sum, 0, label_n_groups(label));
     check_bytes("the joined sum", &stack[0], &want, sizeof want);
 }
@@ -251,6 +252,47 @@ static void test_subtrees(void)
     check_int(tree.n_parts, 2);
 }
 
+/* Twice `half` ranks: the parts of two neighbours are joined, and are then what one of `half` ranks holds. */
+static void check_joined_in_runs(const struct label_info *label, const float *group_sum, uint32_t half)
+{
+    float want[MAX_GROUPS], got[MAX_GROUPS];
+    for (uint32_t run = 0; run < half; run++) {
+        float leaves[MAX_GROUPS], parts[MAX_GROUPS];
+        uint32_t first[3], n_parts = 0;
+        struct joined_tree joined = { .first = first };
+        struct tree tree;
+        for (uint32_t r = 2 * run; r < 2 * run + 2; r++) {
+            label_rank_tree(&tree, label, NULL, 2 * half, r);
+            for (uint32_t i = 0; i < tree.n_leaves; i++)
+                for (uint32_t g = 0; g < label_n_groups(label); g++)
+                    if (label_group(label, g).begin == tree.leaf[i].begin && label_group(label, g).end == tree.leaf[i].end)
+                        leaves[i] = group_sum[g];
+            n_parts += run_tree(parts + n_parts, leaves, tree.n_merges, tree.n_leaves);
+        }
+        label_join(&joined, label, NULL, 2 * half, 2 * run, 2 * run + 2);
+        check_int(joined.n_parts, n_parts);
+        check_int(run_tree(got, parts, joined.n_merges, n_parts), joined.n_roots);
+        label_rank_tree(&tree, label, NULL, half, run);
+        for (uint32_t i = 0; i < tree.n_leaves; i++)
+            for (uint32_t g = 0; g < label_n_groups(label); g++)
+                if (label_group(label, g).begin == tree.leaf[i].begin && label_group(label, g).end == tree.leaf[i].end)
+                    leaves[i] = group_sum[g];
+        check_int(run_tree(want, leaves, tree.n_merges, tree.n_leaves), joined.n_roots);
+        check_bytes("the run's sums", got, want, joined.n_roots * sizeof *want);
+    }
+}
+
+static void test_runs(void)
+{
+    float sums[MAX_GROUPS];
+    for (size_t i = 0; i < COUNT_OF(shapes); i++)
+        for (uint32_t half = 1; half <= 4; half++) {
+            check_begin("%u elements in units of %u: pairs of %u ranks joined", shapes[i].n_elements, shapes[i].unit, 2 * half);
+            random_sums(sums, half);
+            check_joined_in_runs(&shapes[i], sums, half);
+        }
+}
+
 /* ---- what is refused ---- */
 static void test_check(void)
 {
@@ -267,10 +309,10 @@ static void test_check(void)
         { "nothing for all",                  9, 64, 2,  { 0, 0 },    ERR_USAGE },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        struct label_info labels[N_LABELS] = { [LABEL_HEADS] = HEADS(rows[i].heads, rows[i].width, 1), [LABEL_VOCAB] = HEADS(301, 1, 16) };
+        struct label_info label = HEADS(rows[i].heads, rows[i].width, 1);
         check_begin("label_check: %s", rows[i].name);
         bool equal = strncmp(rows[i].name, "equal", 5) == 0 || rows[i].n > 3;
-        check_int(label_check(labels, equal ? NULL : rows[i].weight, rows[i].n), rows[i].want);
+        check_int(label_check(&label, "heads", "tp", equal ? NULL : rows[i].weight, rows[i].n), rows[i].want);
     }
 }
 
@@ -284,6 +326,7 @@ int main(void)
     test_trees();
     test_trees_can_differ();
     test_subtrees();
+    test_runs();
     test_check();
     return check_done();
 }

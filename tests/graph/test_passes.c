@@ -14,6 +14,12 @@
 
 enum { DIM_X = 96, GRANULE = CACHE_LINE };
 
+/* As dense as the file. */
+static size_t packed_bytes(enum dtype type, uint32_t n_rows, uint32_t k)
+{
+    return dtype_bytes(type, (size_t)n_rows * k);
+}
+
 /* ---- running a graph on hashes ---- */
 struct run {
     uint64_t value[4096];
@@ -232,7 +238,7 @@ static void test_fuse(void)
     check(is_output_of(g, "sum") && is_output_of(g, "out"));
     got = run_graph(g, false);
     check_outputs(&got, &want);
-    check_int(pass_place(g, true), 0);
+    check_int(pass_place(g, true, packed_bytes), 0);
     check(sum->has_buffer);
     got = run_graph(g, true);
     check_outputs(&got, &want);
@@ -287,7 +293,7 @@ static void test_place(void)
             x = graph_add(g, x, norm(g, x, i % 2 ? "w" : "v"));
         graph_output(x, "out");
         struct outputs want = run_graph(g, false);
-        check_int(pass_place(g, reuse), 0);
+        check_int(pass_place(g, reuse, packed_bytes), 0);
         check_places(g);
         struct outputs got = run_graph(g, true);
         check_outputs(&got, &want);
@@ -377,7 +383,7 @@ static struct graph *model_graph(void)
     graph_label(g, LABEL_VOCAB, VOCAB, 1, 16);
     struct dim heads = DIM_OF(HEADS, LABEL_HEADS, WIDTH), kv = DIM_OF(KV_HEADS, LABEL_KV_HEADS, WIDTH), ffn = DIM_OF(FFN, LABEL_FFN, 1), x_dim = DIM(DIM_X);
     struct tensor *positions = graph_input(g, "positions", DTYPE_I32, DIM_T), *rows = graph_input(g, "rows", DTYPE_I32, DIM_R);
-    struct node_attr attr = { .head_dim = WIDTH, .n_rotated = WIDTH, .rope_base = 1e4, .heads_per_kv = HEADS / KV_HEADS, .scale = 1,
+    struct node_attr attr = { .head_dim = WIDTH, .n_rotated = WIDTH, .rope = { .base = 1e4f, .magnitude = 1 }, .heads_per_kv = HEADS / KV_HEADS, .scale = 1,
                               .cache_group = graph_cache_group(g, 0, WIDTH) };
     struct tensor *angles = graph_rope_angles(g, positions, NULL, &attr);
     g->layer = 0;
@@ -448,7 +454,7 @@ static struct graph *shard(const struct graph *g, const char *layout, uint32_t r
 {
     struct mesh mesh;
     struct graph *mine = NULL;
-    if (!check_int(mesh_parse(&mesh, layout), 0) || !check_int(pass_shard(&mine, g, &mesh, rank), 0))
+    if (!check_int(mesh_parse(&mesh, layout), 0) || !check_int(pass_shard(&mine, g, &mesh, false, rank), 0))
         return NULL;
     return mine;
 }
@@ -467,7 +473,7 @@ static void test_shard_tp(void)
     for (uint32_t rank = 0; rank < 2; rank++) {
         uint32_t head = rank ? 4 : 0, head_end = rank ? 9 : 4, kv = rank ? 1 : 0, kv_end = rank ? 3 : 2;
         check_begin("shard: rank %u of tp=2", rank);
-        struct graph *mine = shard(g, "tp=2", rank);
+        struct graph *mine = shard(g, "tp=2,sp=1", rank);
         check_slice(mine, "q.0", head * WIDTH, head_end * WIDTH, 0, DIM_X);         /* by rows */
         check_slice(mine, "k.1", kv * WIDTH, kv_end * WIDTH, 0, DIM_X);
         check_slice(mine, "o.2", 0, DIM_X, head * WIDTH, head_end * WIDTH);         /* by columns */
@@ -531,7 +537,7 @@ static void test_shard_refuses(void)
         check_begin("shard: %s is refused for 4 layers and 9 heads", rows[i].layout);
         check_int(mesh_parse(&mesh, rows[i].layout), 0);
         check_int(mesh_parse_shares(&mesh, rows[i].shares, rows[i].stages), 0);
-        check_int(pass_shard(&mine, g, &mesh, 0), ERR_USAGE);
+        check_int(pass_shard(&mine, g, &mesh, false, 0), ERR_USAGE);
         graph_close(mine);
     }
     graph_close(g);
@@ -553,7 +559,7 @@ static void test_all_passes(void)
                 n_before++;
             struct outputs want = run_graph(mine, false);
             check_int(pass_fuse(mine), 0);
-            check_int(pass_place(mine, true), 0);
+            check_int(pass_place(mine, true, packed_bytes), 0);
             for (const struct node *n = mine->first; n; n = n->next)
                 n_after++;
             check(n_after < n_before);
@@ -627,7 +633,7 @@ static void test_random_graphs(void)
                 check_int(pass_simplify(g), 0);
             if (passes & 2)
                 check_int(pass_fuse(g), 0);
-            check_int(pass_place(g, passes & 4), 0);
+            check_int(pass_place(g, passes & 4, packed_bytes), 0);
             check_places(g);
             struct outputs got = run_graph(g, true);
             check_outputs(&got, &want);
