@@ -47,22 +47,40 @@ static void show_progress(size_t done, size_t all, void *user)
     log_info("loading: %zu of %zu MB", done >> 20, all >> 20);
 }
 
+/* The line of `size` ranks through this one whose first rank is `first`, ordered by the coordinate along `along`. */
+static int open_line(struct engine *e, enum axis axis, uint32_t size, uint32_t first, enum axis along)
+{
+    return size > 1 ? comm_split(&e->axis[axis], e->world, (int)first, (int)mesh_coordinate(&e->mesh, e->rank, along)) : 0;
+}
+
+/* Control and stages are apart, so that messages of one are never taken for the other's.  The line along dp is for gathered
+ * weights alone; experts have the line inside their island. */
 static int open_groups(struct engine *e)
 {
-    int stage = (int)mesh_coordinate(&e->mesh, e->rank, AXIS_PP), lane = (int)mesh_coordinate(&e->mesh, e->rank, AXIS_TP), err;
-    if ((err = comm_split(&e->control, e->world, 0, (int)e->rank)) < 0 || (err = comm_split(&e->stages, e->world, 0, (int)e->rank)) < 0)
+    const struct mesh *m = &e->mesh;
+    uint32_t island = mesh_island(m), group = mesh_coordinate(m, e->rank, AXIS_DP);
+    int err;
+    if ((err = comm_split(&e->control, e->world, 0, (int)e->rank)) < 0 || (err = comm_split(&e->stages, e->world, 0, (int)e->rank)) < 0 ||
+        (err = open_line(e, AXIS_TP, m->size[AXIS_TP], mesh_peer(m, e->rank, AXIS_TP, 0), AXIS_TP)) < 0 ||
+        (err = open_line(e, AXIS_DP, m->size[AXIS_DP], mesh_peer(m, e->rank, AXIS_DP, 0), AXIS_DP)) < 0)
         return err;
-    return comm_split(&e->axis[AXIS_TP], e->world, stage, lane);
+    return open_line(e, AXIS_EP, island, mesh_peer(m, e->rank, AXIS_DP, group - group % island), AXIS_DP);
+}
+
+/* Of one group along dp. */
+static uint32_t max_sequences(const struct engine_options *o)
+{
+    return DIV_UP(o->max_sequences, o->mesh.size[AXIS_DP]);
 }
 
 static uint32_t max_tokens(const struct engine_options *o)
 {
-    return MAX(o->chunk, o->max_sequences);
+    return MAX(o->chunk, max_sequences(o));
 }
 
 static uint32_t max_rows(const struct engine_options *o)
 {
-    return o->full_logits ? max_tokens(o) : o->max_sequences;
+    return o->full_logits ? max_tokens(o) : max_sequences(o);
 }
 
 struct compile_options engine_compile_options(const struct engine_options *o)
@@ -74,20 +92,34 @@ struct compile_options engine_compile_options(const struct engine_options *o)
     };
 }
 
-static int open_program(struct engine *e, const struct model_file *file)
+/* Every rank's graph has all cache groups of the model, so all ranks set the same limits. */
+static void set_limits(struct engine *e, const struct graph *g)
 {
     const struct engine_options *o = &e->options;
+    e->limits = (struct plan_limits){
+        .n_tokens = max_tokens(o), .n_rows = max_rows(o), .n_sequences = max_sequences(o), .n_all_tokens = max_tokens(o) * o->mesh.size[AXIS_DP],
+        .context = o->context, .n_vocab = e->model.n_vocab, .n_cache_groups = g->n_cache_groups,
+    };
+    for (uint32_t i = 0; i < g->n_cache_groups; i++)
+        e->limits.cache[i] = cache_blocks(g->cache_group[i].window, o->context, o->chunk, max_sequences(o));
+}
+
+static int open_program(struct engine *e, const struct model_file *file)
+{
     struct graph *g;
     double next_s = seconds_now() + 1;
     struct compile_options compile = engine_compile_options(&e->options);
     int err;
-    if ((err = kernels_find(&e->kernels, o->isa)) < 0 || (err = compile_rank(&g, file, &compile, e->rank, PASS_PLACE)) < 0)
+    if ((err = kernels_find(&e->kernels, e->options.isa)) < 0 || (err = compile_rank(&g, file, &compile, e->rank, PASS_PLACE)) < 0)
         return err;
+    set_limits(e, g);
     struct program_options program = {
         .file = file, .kernels = e->kernels, .pool = e->pool, .mesh = &e->mesh, .rank = e->rank, .stages = e->stages,
-        .n_blocks = { o->max_sequences * DIV_UP(o->context, BLOCK_TOKENS) }, .context = o->context, .progress = show_progress, .progress_user = &next_s,
+        .context = e->options.context, .progress = show_progress, .progress_user = &next_s,
     };
     memcpy(program.axis, e->axis, sizeof program.axis);
+    for (uint32_t i = 0; i < e->limits.n_cache_groups; i++)
+        program.n_blocks[i] = e->limits.cache[i].n_all;
     return program_open(&e->program, g, &program);
 }
 
@@ -121,11 +153,10 @@ static int open_rank(struct engine *e, const struct model_file *file)
     struct label_info labels[N_LABELS] = { [LABEL_VOCAB] = { .n_elements = e->model.n_vocab, .width = 1, .unit = 16 } };
     e->vocab = label_range(labels, LABEL_VOCAB, e->mesh.n_shares ? e->mesh.share : NULL, e->mesh.size[AXIS_TP],
                            mesh_coordinate(&e->mesh, e->rank, AXIS_TP));
-    uint32_t max_blocks = o->max_sequences * DIV_UP(o->context, BLOCK_TOKENS);
-    if ((err = plan_open(&e->plan, max_tokens(o), max_rows(o), o->max_sequences, max_blocks)) < 0)
+    if ((err = plan_open(&e->plan, &e->limits)) < 0)
         return err;
     e->plan_bytes = malloc(plan_max_bytes(e->plan));
-    e->row_max = calloc(max_rows(o), sizeof *e->row_max);
+    e->row_max = calloc(e->limits.n_rows, sizeof *e->row_max);
     if (!e->plan_bytes || !e->row_max)
         return error_set(ERR_NO_MEMORY, "no memory for step plans");
     return e->rank == 0 ? leader_open(e) : 0;
@@ -201,19 +232,23 @@ int engine_n_ranks(const struct engine *e)
     return (int)e->n_ranks;
 }
 
-uint32_t engine_last_stage_rank(const struct engine *e, uint32_t i)
+uint32_t engine_last_stage_rank(const struct engine *e, uint32_t group, uint32_t i)
 {
-    return mesh_peer(&e->mesh, mesh_peer(&e->mesh, 0, AXIS_PP, e->mesh.size[AXIS_PP] - 1), AXIS_TP, i);
+    uint32_t first = mesh_peer(&e->mesh, 0, AXIS_DP, group);
+    return mesh_peer(&e->mesh, mesh_peer(&e->mesh, first, AXIS_PP, e->mesh.size[AXIS_PP] - 1), AXIS_TP, i);
 }
 
 /* ---- running ---- */
 int engine_run_plan(struct engine *e, const struct plan *plan, struct buffer *out)
 {
     struct step step = plan_step(plan);
-    int err = step.n_tokens ? program_step(e->program, &step) : 0;
-    if (err < 0 || !e->is_last_stage)
-        return err;
-    return result_collect(e, plan, out);
+    int err = step.n_all_tokens ? program_step(e->program, &step) : 0;
+    return err < 0 || !engine_owes_result(e, plan) ? err : result_collect(e, plan, out);
+}
+
+bool engine_owes_result(const struct engine *e, const struct plan *plan)
+{
+    return e->is_last_stage && plan->header.n_all_tokens;
 }
 
 void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset)

@@ -3,8 +3,9 @@
  * Every rank of the world opens the engine with the same options.  Rank 0, the leader, then adds sequences and calls
  * engine_step() until they are done; every other rank calls engine_follow(), which returns when the leader closes.
  *
- * The leader keeps up to pp + 1 plans in flight.  A sequence is in one plan in flight at a time, the chunks of its prefill
- * excepted.  One thread of each process, the step thread, calls in. */
+ * Sequences are dealt over the groups along dp; each stays where it was put.  The leader keeps up to pp + 1 steps in flight, each
+ * of a plan for every group.  A sequence is in one plan in flight at a time, the chunks of its prefill excepted.  One thread
+ * of each process, the step thread, calls in. */
 #ifndef STOA_ENGINE_ENGINE_H
 #define STOA_ENGINE_ENGINE_H
 
@@ -24,7 +25,7 @@ struct engine_options {
     enum dtype cache_type;
     uint32_t chunk;                     /* most prompt tokens of one sequence in a step */
     uint32_t context;                   /* most tokens of a sequence; 0: what the model was made for, 8192 at most */
-    uint32_t max_sequences;
+    uint32_t max_sequences;             /* of all groups along dp; each has room for an equal part of them, rounded up */
     const char *isa;                    /* NULL: the best of this CPU */
     unsigned without;                   /* passes left out, as pass_parse_without() gives them */
     bool full_logits;                   /* sequences may ask for whole rows of logits */
@@ -60,7 +61,8 @@ struct sequence_request {
     void (*on_row)(void *user, uint32_t position, const float *logits, uint32_t n_vocab);
     void *user;
 };
-/* ERR_USAGE: a token that does not exist, too long for the context.  ERR_FULL: no room beside the others now. */
+/* ERR_USAGE: a token that does not exist, too long for the context.  ERR_FULL: no group has room beside
+ * its others now. */
 int engine_add(struct engine *e, struct sequence **out, const struct sequence_request *request);
 /* The next turn of a sequence that is done: these tokens from the start; what it has in common with what was computed is
  * not computed again. */

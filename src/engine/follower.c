@@ -28,7 +28,7 @@ static int answer(struct engine *e)
 {
     unsigned flags = e->plan->header.flags;
     int err = 0;
-    if (e->is_last_stage && e->plan->header.n_tokens)
+    if (engine_owes_result(e, e->plan))
         err = send_to_leader(e, e->result.bytes, e->result.size, TAG_RESULT);
     if (!err && flags & PLAN_COUNTERS) {
         struct rank_counters counters;

@@ -1,10 +1,13 @@
-/* plan.h: the step plan: what the leader tells every rank to compute next.  One run of bytes, header first.
+/* plan.h: the step plan: what the leader tells the ranks of one group along dp to compute next.  One run of bytes, header first.
  *
  * Ranks hold no policy: a plan says which tokens at which positions with which KV blocks, which rows' outputs are wanted,
- * and how candidates for those rows are chosen.  Plans are numbered from 0 without a gap, and every rank runs every plan. */
+ * and how candidates for those rows are chosen.  Plans are numbered from 0 without a gap, and every rank runs every plan.  The
+ * plans of all groups with one number are one step: experts and gathered weights make every rank join it, so a group
+ * without a token runs it too. */
 #ifndef STOA_ENGINE_PLAN_H
 #define STOA_ENGINE_PLAN_H
 
+#include "engine/blocks.h"
 #include "engine/sampler.h"
 #include "run/program.h"
 
@@ -13,12 +16,15 @@ enum plan_flags {
     PLAN_FULL_LOGITS = 2,       /* the last stage sends whole rows instead of candidates */
     PLAN_COUNTERS = 4,          /* each rank answers with its rank_counters */
     PLAN_RESET_COUNTERS = 8,    /* after answering */
+    PLAN_FLAGS = 15,
 };
 
 struct plan_header {
     uint64_t n_bytes;
     uint32_t number, flags;
+    uint32_t n_all_tokens;      /* of all groups along dp in this step; 0: nothing is run */
     uint32_t n_tokens, n_rows, n_sequences, n_blocks;
+    uint32_t n_cache_groups;
 };
 
 struct plan_row {
@@ -27,17 +33,28 @@ struct plan_row {
     uint32_t padding;
 };
 
-/* A plan with room for its maxima, made once. */
-struct plan {
-    struct plan_header header;
-    int32_t *tokens, *positions, *rows;         /* [max_tokens], [max_tokens], [max_rows] */
-    struct plan_row *row;                       /* [max_rows] */
-    struct step_sequence *sequences;            /* [max_sequences]; blocks point into `blocks` */
-    uint32_t *blocks;                           /* [max_blocks] */
-    uint32_t max_tokens, max_rows, max_sequences, max_blocks;
+/* What a plan can hold, and what it can name: the same on all ranks. */
+struct plan_limits {
+    uint32_t n_tokens, n_rows, n_sequences;
+    uint32_t n_all_tokens;
+    uint32_t context, n_vocab;
+    uint32_t n_cache_groups;
+    struct cache_blocks cache[GRAPH_MAX_CACHE_GROUPS];
 };
 
-int plan_open(struct plan **out, uint32_t max_tokens, uint32_t max_rows, uint32_t max_sequences, uint32_t max_blocks);
+/* A plan with room for its limits, made once.  Sequences stand in the order of their tokens and leave no token out; their tables
+ * have the length that cache_blocks_table() gives. */
+struct plan {
+    struct plan_header header;
+    int32_t *tokens, *positions, *rows;         /* [n_tokens], [n_tokens], [n_rows] */
+    struct plan_row *row;                       /* [n_rows] */
+    struct step_sequence *sequences;            /* [n_sequences]; tables of a decoded plan point into `blocks` */
+    uint32_t *blocks;                           /* [max_blocks] */
+    uint32_t max_blocks;
+    struct plan_limits limits;
+};
+
+int plan_open(struct plan **out, const struct plan_limits *limits);
 void plan_close(struct plan *plan);
 void plan_clear(struct plan *plan);
 

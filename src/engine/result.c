@@ -25,7 +25,7 @@ static int find_maxima(struct engine *e, const struct plan *plan)
         e->row_max[i] = needs && e->n_slice ? e->kernels->row_max(slice_row(e, i), e->n_slice) : -INFINITY;
         needed |= needs;
     }
-    return needed ? comm_all_max(e->axis[AXIS_TP], e->row_max, plan->header.n_rows) : 0;
+    return needed && e->axis[AXIS_TP] ? comm_all_max(e->axis[AXIS_TP], e->row_max, plan->header.n_rows) : 0;
 }
 
 int result_collect(struct engine *e, const struct plan *plan, struct buffer *out)
@@ -45,10 +45,10 @@ int result_collect(struct engine *e, const struct plan *plan, struct buffer *out
 }
 
 /* ---- leader ---- */
-static int receive_results(struct engine *e, struct flight *f)
+static int receive_results(struct engine *e, struct flight *f, uint32_t group)
 {
     for (uint32_t i = 0; i < e->mesh.size[AXIS_TP]; i++) {
-        uint32_t rank = engine_last_stage_rank(e, i);
+        uint32_t rank = engine_last_stage_rank(e, group, i);
         struct buffer *in = &e->incoming[i];
         size_t n_bytes;
         int err;
@@ -108,14 +108,14 @@ static int pick_token(struct engine *e, size_t *at, const struct sample_params *
     return sample_pick(id, e->candidates, is_broken ? 0 : n, mass, params);
 }
 
-static int take_candidates(struct engine *e, struct flight *f)
+static int take_candidates(struct engine *e, struct group_plan *p)
 {
     size_t *at = calloc(e->mesh.size[AXIS_TP], sizeof *at);
     int err = at ? 0 : error_set(ERR_NO_MEMORY, "no memory for a result");
-    for (uint32_t r = 0; !err && r < f->plan->header.n_rows; r++) {
+    for (uint32_t r = 0; !err && r < p->plan->header.n_rows; r++) {
         int32_t id;
-        if ((err = pick_token(e, at, &f->plan->row[r].params, &id)) == 0)
-            leader_take_token(f->row_sequence[r], id);
+        if ((err = pick_token(e, at, &p->plan->row[r].params, &id)) == 0)
+            sequence_take_token(p->row_sequence[r], id);
     }
     free(at);
     return err;
@@ -136,19 +136,19 @@ static int join_row(struct engine *e, uint32_t row)
     return 0;
 }
 
-static int take_rows(struct engine *e, struct flight *f)
+static int take_rows(struct engine *e, struct group_plan *p)
 {
     int err = 0;
-    for (uint32_t r = 0; !err && r < f->plan->header.n_rows; r++) {
-        struct sequence *s = f->row_sequence[r];
-        const struct plan_row *row = &f->plan->row[r];
+    for (uint32_t r = 0; !err && r < p->plan->header.n_rows; r++) {
+        struct sequence *s = p->row_sequence[r];
+        const struct plan_row *row = &p->plan->row[r];
         if ((err = join_row(e, r)) < 0)
             break;
         float max = e->kernels->row_max(e->full_row, e->model.n_vocab);
         if (!sample_can_pick(max))
             return error_set(ERR_FAILED, "a logit after position %u is not a number, or infinite", row->position - 1);
-        leader_take_row(s, row->position - 1, e->full_row, e->model.n_vocab);
-        if (!leader_wants_token(s, row->position))
+        sequence_take_row(s, row->position - 1, e->full_row, e->model.n_vocab);
+        if (!sequence_wants_token(s, row->position))
             continue;
         struct buffer *one = &e->result;
         one->size = 0;
@@ -159,15 +159,18 @@ static int take_rows(struct engine *e, struct flight *f)
         int32_t id;
         memcpy(&found, one->bytes, sizeof found);
         if ((err = sample_pick(&id, (struct candidate *)(void *)(one->bytes + sizeof found), found.n_candidates, found.mass, &row->params)) == 0)
-            leader_take_token(s, id);
+            sequence_take_token(s, id);
     }
     return err;
 }
 
 int result_apply(struct engine *e, struct flight *f)
 {
-    int err = receive_results(e, f);
-    if (err < 0)
-        return err;
-    return f->plan->header.flags & PLAN_FULL_LOGITS ? take_rows(e, f) : take_candidates(e, f);
+    int err = 0;
+    for (uint32_t g = 0; !err && g < e->n_groups; g++) {
+        struct group_plan *p = &f->group[g];
+        if ((err = receive_results(e, f, g)) == 0)
+            err = p->plan->header.flags & PLAN_FULL_LOGITS ? take_rows(e, p) : take_candidates(e, p);
+    }
+    return err;
 }

@@ -7,41 +7,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOKENS = 40, MAX_ROWS = 7, MAX_SEQUENCES = 5, MAX_BLOCKS = 30 };
+enum { MAX_TOKENS = 40, MAX_ROWS = 7, MAX_SEQUENCES = 5, MAX_ALL_TOKENS = 100, CONTEXT = 96, VOCAB = 50000 };
 
+/* A group that keeps all positions, and a window of 20 that takes 3 blocks of the 6 that the context would. */
 static struct plan *open_plan(void)
 {
+    struct plan_limits limits = { .n_tokens = MAX_TOKENS, .n_rows = MAX_ROWS, .n_sequences = MAX_SEQUENCES, .n_all_tokens = MAX_ALL_TOKENS,
+                                  .context = CONTEXT, .n_vocab = VOCAB, .n_cache_groups = 2 };
     struct plan *plan = NULL;
-    check_int(plan_open(&plan, MAX_TOKENS, MAX_ROWS, MAX_SEQUENCES, MAX_BLOCKS), 0);
+    limits.cache[0] = cache_blocks(0, CONTEXT, 8, MAX_SEQUENCES);
+    limits.cache[1] = cache_blocks(20, CONTEXT, 8, MAX_SEQUENCES);
+    check_int(plan_open(&plan, &limits), 0);
     return plan;
 }
 
+/* The leader's tables are not the plan's own; here with room to go beyond the context. */
+static uint32_t table[MAX_SEQUENCES][2][CONTEXT / 16 + 1];
+
+static void add_sequence(struct plan *p, uint64_t seed, uint32_t n_tokens, uint32_t position)
+{
+    struct plan_header *h = &p->header;
+    uint32_t i = h->n_sequences++;
+    struct step_sequence *s = &p->sequences[i];
+    *s = (struct step_sequence){ .first_token = h->n_tokens, .n_tokens = n_tokens, .position = position };
+    for (uint32_t g = 0; g < 2; g++) {
+        s->table[g] = (struct step_table){ cache_blocks_table(&p->limits.cache[g], position + n_tokens), table[i][g] };
+        for (uint32_t k = 0; k < s->table[g].n_blocks; k++)
+            table[i][g][k] = (uint32_t)(random_u64(seed, 600 + 20 * i + 10 * g + k) % p->limits.cache[g].n_all);
+    }
+    for (uint32_t t = 0; t < n_tokens; t++, h->n_tokens++) {
+        p->tokens[h->n_tokens] = (int32_t)(random_u64(seed, 100 + h->n_tokens) % VOCAB);
+        p->positions[h->n_tokens] = (int32_t)(position + t);
+    }
+}
+
+static void add_row(struct plan *p, uint64_t seed, uint32_t token)
+{
+    uint32_t i = p->header.n_rows++;
+    p->rows[i] = (int32_t)token;
+    p->row[i] = (struct plan_row){ .params = { .temperature = 0.5f, .top_p = 0.25f, .top_k = i, .choice = 3, .seed = random_u64(seed, 400 + i) },
+                                   .position = (uint32_t)p->positions[token] + 1 };
+}
+
+/* Every eighth has no token of this group's. */
 static void fill(struct plan *p, uint64_t seed)
 {
     struct plan_header *h = &p->header;
     plan_clear(p);
     h->number = (uint32_t)seed;
     h->flags = (uint32_t)(random_u64(seed, 0) & 15);
-    h->n_tokens = (uint32_t)(random_u64(seed, 1) % (MAX_TOKENS + 1));
-    h->n_rows = h->n_tokens ? (uint32_t)(random_u64(seed, 2) % (MAX_ROWS + 1)) : 0;
-    h->n_sequences = (uint32_t)(random_u64(seed, 3) % (MAX_SEQUENCES + 1));
-    for (uint32_t i = 0; i < h->n_tokens; i++) {
-        p->tokens[i] = (int32_t)(random_u64(seed, 100 + i) % 50000);
-        p->positions[i] = (int32_t)(random_u64(seed, 200 + i) % 8192);
+    uint32_t n_sequences = seed % 8 ? 1 + (uint32_t)(random_u64(seed, 3) % MAX_SEQUENCES) : 0;
+    for (uint32_t i = 0; i < n_sequences; i++) {
+        uint32_t n = 1 + (uint32_t)(random_u64(seed, 500 + i) % (MAX_TOKENS / MAX_SEQUENCES));
+        add_sequence(p, seed, n, (uint32_t)(random_u64(seed, 550 + i) % (CONTEXT - n + 1)));
     }
-    for (uint32_t i = 0; i < h->n_rows; i++) {
-        p->rows[i] = (int32_t)(random_u64(seed, 300 + i) % h->n_tokens);
-        p->row[i] = (struct plan_row){ .params = { .temperature = 0.5f, .top_p = 0.25f, .top_k = i, .choice = 3, .seed = random_u64(seed, 400 + i) }, .position = 7 * i };
-    }
-    uint32_t n_blocks = 0;
-    for (uint32_t i = 0; i < h->n_sequences; i++) {
-        uint32_t n = (uint32_t)(random_u64(seed, 500 + i) % (MAX_BLOCKS / MAX_SEQUENCES + 1));
-        uint32_t first = (uint32_t)(random_u64(seed, 550 + i) % (h->n_tokens + 1));
-        p->sequences[i] = (struct step_sequence){ first, h->n_tokens - first, 3 * i, n, p->blocks + n_blocks };
-        for (uint32_t k = 0; k < n; k++, n_blocks++)
-            p->blocks[n_blocks] = (uint32_t)random_u64(seed, 600 + n_blocks);
-    }
-    h->n_blocks = n_blocks;
+    uint32_t n_rows = n_sequences ? (uint32_t)(random_u64(seed, 2) % (MAX_ROWS + 1)) : 0;
+    for (uint32_t i = 0; i < n_rows; i++)
+        add_row(p, seed, (uint32_t)(random_u64(seed, 300 + i) % h->n_tokens));
+    h->n_all_tokens = h->n_tokens + (uint32_t)(random_u64(seed, 4) % (MAX_ALL_TOKENS - MAX_TOKENS));
 }
 
 static void check_equal(const struct plan *a, const struct plan *b)
@@ -49,9 +72,9 @@ static void check_equal(const struct plan *a, const struct plan *b)
     const struct plan_header *h = &b->header;
     check_int(a->header.number, h->number);
     check_int(a->header.flags, h->flags);
+    check_int(a->header.n_all_tokens, h->n_all_tokens);
     check_int(a->header.n_tokens, h->n_tokens);
     check_int(a->header.n_rows, h->n_rows);
-    check_int(a->header.n_blocks, h->n_blocks);
     if (!check_int(a->header.n_sequences, h->n_sequences))
         return;
     check_bytes("tokens", a->tokens, b->tokens, h->n_tokens * sizeof *a->tokens);
@@ -61,8 +84,9 @@ static void check_equal(const struct plan *a, const struct plan *b)
     for (uint32_t i = 0; i < h->n_sequences; i++) {
         const struct step_sequence *x = &a->sequences[i], *y = &b->sequences[i];
         check(x->first_token == y->first_token && x->n_tokens == y->n_tokens && x->position == y->position);
-        if (check_int(x->n_blocks, y->n_blocks))
-            check_bytes("blocks", x->blocks, y->blocks, x->n_blocks * sizeof *x->blocks);
+        for (uint32_t g = 0; g < 2; g++)
+            if (check_int(x->table[g].n_blocks, y->table[g].n_blocks))
+                check_bytes("blocks", x->table[g].blocks, y->table[g].blocks, x->table[g].n_blocks * sizeof *x->table[g].blocks);
     }
 }
 
@@ -79,6 +103,7 @@ static void test_round_trip(void)
         check_equal(to, from);
         struct step step = plan_step(to);
         check_int(step.n_tokens, from->header.n_tokens);
+        check_int(step.n_all_tokens, from->header.n_all_tokens);
         check(step.tokens == to->tokens && step.sequences == to->sequences);
     }
     free(bytes);
@@ -120,7 +145,11 @@ static void test_lies(void)
         { "more tokens than there is room for", offsetof(struct plan_header, n_tokens), MAX_TOKENS + 1 },
         { "more rows", offsetof(struct plan_header, n_rows), MAX_ROWS + 1 },
         { "more sequences", offsetof(struct plan_header, n_sequences), MAX_SEQUENCES + 1 },
-        { "more blocks", offsetof(struct plan_header, n_blocks), MAX_BLOCKS + 1 },
+        { "more blocks", offsetof(struct plan_header, n_blocks), MAX_SEQUENCES * (CONTEXT / 16 + 3) + 1 },
+        { "more tokens in all groups", offsetof(struct plan_header, n_all_tokens), MAX_ALL_TOKENS + 1 },
+        { "fewer tokens in all groups than in this one", offsetof(struct plan_header, n_all_tokens), 1 },
+        { "another number of cache groups", offsetof(struct plan_header, n_cache_groups), 1 },
+        { "flags that there are not", offsetof(struct plan_header, flags), 16 },
         { "four billion tokens", offsetof(struct plan_header, n_tokens), UINT32_MAX },
         { "four billion rows", offsetof(struct plan_header, n_rows), UINT32_MAX },
         { "four billion sequences", offsetof(struct plan_header, n_sequences), UINT32_MAX },
@@ -139,46 +168,59 @@ static void test_lies(void)
         check_int(decode_exactly(to, bytes, n), ERR_PEER);
         check_int(decode_exactly(to, bytes, room), ERR_PEER);
     }
-
-    check_begin("sequences that claim other blocks than there are");
-    for (uint64_t seed = 0; seed < 50; seed++) {
-        fill(from, seed);
-        if (from->header.n_sequences < 2 || !from->header.n_blocks)
-            continue;
-        size_t n = plan_encode(from, bytes), at = n - sizeof(uint32_t) * from->header.n_blocks - 16;      /* the last sequence */
-        uint32_t more = UINT32_MAX;
-        memcpy(bytes + at + 12, &more, sizeof more);
-        check_int(decode_exactly(to, bytes, n), ERR_PEER);
-    }
     free(bytes);
     plan_close(from);
     plan_close(to);
 }
 
-/* What a follower would read wildly for. */
+/* What a follower would read or write wildly for.  The plan: header, 5 tokens, 1 row, what is done with it, a sequence of the
+ * first token, at position 5, and one of 4 tokens from position 14; for the first 1 block of the first cache group and 3 of the
+ * second, for the other 2 and 3. */
+enum { AT_TOKEN = sizeof(struct plan_header), AT_ROW = AT_TOKEN + 5 * 4, AT_PARAMS = AT_ROW + 4,
+       AT_SEQUENCE = AT_PARAMS + sizeof(struct plan_row) + 8, AT_BLOCK = AT_SEQUENCE + 8 + 4 * 4, END = AT_BLOCK + 5 * 4 };
+
 static void test_inner_lies(void)
 {
     static const struct { const char *name; size_t offset; uint32_t value; } rows[] = {
-        { "blocks that belong to nobody", 12, 1 },
-        { "a sequence that begins behind the tokens", 0, 4 },
-        { "a sequence of more tokens than there are", 4, 4 },
-        { "a sequence whose end wraps", 0, UINT32_MAX },
-        { "a row of a token that is not there", (size_t)-(int)(sizeof(struct plan_row) + sizeof(int32_t)), 3 },
-        { "a negative row", (size_t)-(int)(sizeof(struct plan_row) + sizeof(int32_t)), UINT32_MAX },
+        { "a token beyond the vocabulary", AT_TOKEN, VOCAB },
+        { "a negative token", AT_TOKEN + 8, UINT32_MAX },
+        { "a row of a token that is not there", AT_ROW, 5 },
+        { "a negative row", AT_ROW, UINT32_MAX },
+        { "a temperature that is not a number", AT_PARAMS + offsetof(struct sample_params, temperature), 0x7fc00000 },
+        { "no top-p", AT_PARAMS + offsetof(struct sample_params, top_p), 0 },
+        { "a token to be picked elsewhere", AT_PARAMS + offsetof(struct plan_row, position), 7 },
+        { "a sequence beyond its blocks", AT_SEQUENCE, 30 },
+        { "blocks of no sequence", AT_SEQUENCE, 12 },
+        { "a sequence beyond the context", AT_SEQUENCE, CONTEXT - 2 },
+        { "a sequence whose end wraps", AT_SEQUENCE, UINT32_MAX },
+        { "a sequence of more tokens than there are", AT_SEQUENCE + 4, 5 },
+        { "tokens of no sequence", AT_SEQUENCE + 4, 3 },
+        { "a sequence without tokens", AT_SEQUENCE + 4, 0 },
+        { "a block that the cache has not", AT_BLOCK, MAX_SEQUENCES * CONTEXT / 16 },
+        { "a block that the window's cache has not", AT_BLOCK + 4 * 4, MAX_SEQUENCES * 3 },
     };
     struct plan *from = open_plan(), *to = open_plan();
     char *bytes = malloc(plan_max_bytes(from));
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         check_begin("a plan with %s is ERR_PEER", rows[i].name);
-        fill(from, 1);
-        from->header.n_tokens = 3;
-        from->header.n_rows = from->header.n_sequences = 1;
-        from->rows[0] = 2;
-        from->sequences[0] = (struct step_sequence){ 0, 3, 0, 2, from->blocks };
-        size_t n = plan_encode(from, bytes), sequence = n - 2 * sizeof(uint32_t) - 16;
+        plan_clear(from);
+        add_sequence(from, i, 1, 5);
+        add_sequence(from, i, 4, 14);
+        add_row(from, i, 0);
+        from->header.n_all_tokens = 5;
+        size_t n = plan_encode(from, bytes);
+        check_int(n, END);
         check_int(decode_exactly(to, bytes, n), 0);
-        memcpy(bytes + sequence + rows[i].offset, &rows[i].value, sizeof rows[i].value);
+        memcpy(bytes + rows[i].offset, &rows[i].value, sizeof rows[i].value);
         check_int(decode_exactly(to, bytes, n), ERR_PEER);
+    }
+
+    check_begin("a sequence beyond the context, with the blocks that it would need");
+    for (uint32_t position = CONTEXT - 4; position <= CONTEXT - 3; position++) {
+        plan_clear(from);
+        add_sequence(from, 1, 4, position);
+        from->header.n_all_tokens = 4;
+        check_int(decode_exactly(to, bytes, plan_encode(from, bytes)), position + 4 <= CONTEXT ? 0 : ERR_PEER);
     }
     free(bytes);
     plan_close(from);
@@ -197,10 +239,14 @@ static void test_random_bytes(void)
             bytes[random_u64(seed, 700 + k) % n] = (unsigned char)random_u64(seed, 800 + k);
         int err = decode_exactly(to, bytes, n);
         check(err == 0 || err == ERR_PEER);
-        uint32_t n_blocks = 0;
-        for (uint32_t i = 0; err == 0 && i < to->header.n_sequences; i++)
-            n_blocks += to->sequences[i].n_blocks;
-        check(err < 0 || n_blocks <= MAX_BLOCKS);
+        for (uint32_t i = 0, t = 0; err == 0 && i < to->header.n_sequences; i++) {
+            const struct step_sequence *q = &to->sequences[i];
+            check(q->first_token == t && q->position + q->n_tokens <= CONTEXT);
+            t += q->n_tokens;
+            for (uint32_t g = 0; g < 2; g++)
+                for (uint32_t k = 0; k < q->table[g].n_blocks; k++)
+                    check(q->table[g].blocks[k] < to->limits.cache[g].n_all);
+        }
     }
     free(bytes);
     plan_close(from);

@@ -1,0 +1,113 @@
+/* flight.c: steps on their way: plans go out to the ranks of each group along dp, results come back in the same order. */
+#include "engine/engine_impl.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+int flight_open(struct engine *e, struct flight *f)
+{
+    const struct plan_limits *most = &e->limits;
+    f->request = calloc(e->n_ranks, sizeof *f->request);
+    f->group = calloc(e->n_groups, sizeof *f->group);
+    bool have_all = f->request && f->group;
+    for (uint32_t g = 0; have_all && g < e->n_groups; g++) {
+        struct group_plan *p = &f->group[g];
+        int err = plan_open(&p->plan, most);
+        if (err < 0)
+            return err;
+        p->row_sequence = calloc(most->n_rows, sizeof *p->row_sequence);
+        p->sequence = calloc(most->n_sequences, sizeof *p->sequence);
+        p->bytes = malloc(plan_max_bytes(p->plan));
+        have_all = p->row_sequence && p->sequence && p->bytes;
+    }
+    return have_all ? 0 : error_set(ERR_NO_MEMORY, "no memory for step plans");
+}
+
+void flight_release(struct engine *e, struct flight *f)
+{
+    for (uint32_t r = 1; f->request && r < e->n_ranks && !e->has_failed; r++)
+        comm_wait(e->control, &f->request[r]);
+    for (uint32_t g = 0; f->group && g < e->n_groups; g++) {
+        plan_close(f->group[g].plan);
+        free(f->group[g].row_sequence);
+        free(f->group[g].sequence);
+        free(f->group[g].bytes);
+    }
+    free(f->group);
+    free(f->request);
+    buffer_release(&f->own_result);
+}
+
+struct flight *flight_next(struct engine *e)
+{
+    return &e->flight[(e->first_flight + e->n_in_flight) % e->n_flights];
+}
+
+int flight_send(struct engine *e, struct flight *f)
+{
+    size_t n_bytes = 0;
+    int err = 0;
+    for (uint32_t r = 1; !err && r < e->n_ranks; r++)       /* the bytes may still be on their way from the last time */
+        err = comm_wait(e->control, &f->request[r]);
+    for (uint32_t r = 0; !err && r < e->n_ranks; r++) {
+        uint32_t group = mesh_coordinate(&e->mesh, r, AXIS_DP);
+        struct group_plan *p = &f->group[group];
+        if (r == mesh_peer(&e->mesh, 0, AXIS_DP, group)) {  /* the group's first rank */
+            p->plan->header.number = e->next_number;
+            n_bytes = plan_encode(p->plan, p->bytes);
+        }
+        if (r > 0)
+            err = comm_send_start(e->control, &f->request[r], p->bytes, n_bytes, (int)r, TAG_PLAN);
+    }
+    e->next_number++;
+    return err;
+}
+
+static void land(struct engine *e, struct flight *f)
+{
+    for (uint32_t g = 0; g < e->n_groups; g++)
+        for (uint32_t i = 0; i < f->group[g].plan->header.n_sequences; i++)
+            f->group[g].sequence[i]->n_in_flight--;
+    e->first_flight = (e->first_flight + 1) % e->n_flights;
+    e->n_in_flight--;
+}
+
+/* Nothing is waited for any more: other ranks may hang in a collective.  Sequences forget what they had computed, since a step
+ * may have been left half way. */
+int flight_fail(struct engine *e, int err)
+{
+    while (e->n_in_flight)
+        land(e, &e->flight[e->first_flight]);
+    for (uint32_t g = 0; g < e->n_groups; g++)
+        for (struct sequence *s = e->group[g].sequences; s; s = s->next) {
+            s->n_planned = 0;
+            s->stopped = true;
+        }
+    e->has_failed = e->has_failed || e->n_ranks > 1;
+    return err;
+}
+
+int flight_collect_oldest(struct engine *e)
+{
+    struct flight *f = &e->flight[e->first_flight];
+    int err = result_apply(e, f);
+    land(e, f);
+    return err < 0 ? flight_fail(e, err) : 0;
+}
+
+int flight_send_empty(struct engine *e, unsigned flags)
+{
+    int err = 0;
+    while (!err && e->n_in_flight)
+        err = flight_collect_oldest(e);
+    struct flight *f = flight_next(e);
+    if (err < 0)
+        return err;
+    for (uint32_t g = 0; g < e->n_groups; g++) {
+        plan_clear(f->group[g].plan);
+        f->group[g].plan->header.flags = flags;
+    }
+    return flight_send(e, f);
+}
