@@ -1,0 +1,332 @@
+/* test_engine.c: sequences that come and go at any time, on every kind of layout, say what each says alone on one rank.
+ * Started plainly, the program runs itself under mpirun, once for each layout. */
+#include "engine/engine_impl.h"
+
+#include "base/error.h"
+#include "base/random.h"
+#include "tests/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define LAYOUT "TEST_ENGINE_LAYOUT"         /* "dp=2,tp=2", and " f32" behind it for f32 activations and cache */
+
+enum { N_QUESTIONS = 9, MAX_TOKENS = 200, CONTEXT = 256, N_TURNS = 3 };
+
+/* Lengths of all kinds: within a block, over several chunks, one that only reads its prompt, one that goes on for long. */
+static const struct { uint32_t n_tokens, n_new; float temperature; } questions[N_QUESTIONS] = {
+    { 1, 30, 0 }, { 90, 1, 0 }, { 17, 12, 0.8f }, { 33, 0, 0 }, { 64, 40, 0 }, { 5, 3, 1.5f }, { 16, 16, 0 }, { 150, 20, 0.9f }, { 2, 60, 0 },
+};
+static int32_t prompt[N_QUESTIONS][MAX_TOKENS], answer[N_QUESTIONS][MAX_TOKENS];
+
+static struct engine_options engine_options(const char *layout, uint32_t max_sequences)
+{
+    struct engine_options o = { .n_threads = 1, .chunk = 24, .context = CONTEXT, .max_sequences = max_sequences };
+    char axes[64];
+    bool f32 = strstr(layout, " f32") != NULL;
+    snprintf(axes, sizeof axes, "%.*s", (int)strcspn(layout, " "), layout);
+    check_int(mesh_parse(&o.mesh, axes), 0);
+    o.int8_activations = !f32;
+    o.cache_type = f32 ? DTYPE_F32 : DTYPE_F16;
+    return o;
+}
+
+static struct sequence_request request_of(uint32_t q)
+{
+    return (struct sequence_request){ .tokens = prompt[q], .n_tokens = questions[q].n_tokens, .n_new = questions[q].n_new,
+                                      .params = { .temperature = questions[q].temperature, .top_p = 1, .seed = q } };
+}
+
+static struct sequence *add(struct engine *e, uint32_t q)
+{
+    struct sequence_request request = request_of(q);
+    struct sequence *s = NULL;
+    check_int(engine_add(e, &s, &request), 0);
+    return s;
+}
+
+static void run_all(struct engine *e)
+{
+    int err;
+    while ((err = engine_step(e)) > 0)
+        ;
+    check_int(err, 0);
+}
+
+static void check_answer(const struct sequence *s, uint32_t q)
+{
+    uint32_t n;
+    const int32_t *tokens = sequence_new_tokens(s, &n);
+    check(sequence_is_done(s));
+    if (check_int(n, questions[q].n_new) && n)
+        check_bytes("the answer", tokens, answer[q], n * sizeof *tokens);
+}
+
+/* What each question is answered alone, on this rank alone. */
+static void find_answers(const struct model_file *file, const char *layout)
+{
+    struct engine_options o = engine_options(strstr(layout, " f32") ? " f32" : "", 1);
+    struct comm *self;
+    struct engine *e;
+    for (uint32_t q = 0; q < N_QUESTIONS; q++)
+        for (uint32_t i = 0; i < MAX_TOKENS; i++)
+            prompt[q][i] = (int32_t)(random_u64(q, i) % 300);
+    check_begin("answers of one rank");
+    check_int(comm_open_self(&self), 0);
+    if (!check_int(engine_open(&e, file, &o, self), 0))
+        return;
+    for (uint32_t q = 0; q < N_QUESTIONS; q++) {
+        uint32_t n;
+        struct sequence *s = add(e, q);
+        run_all(e);
+        const int32_t *tokens = sequence_new_tokens(s, &n);
+        memcpy(answer[q], tokens, n * sizeof *tokens);
+        engine_remove(e, s);
+    }
+    engine_close(e);
+    comm_close(self);
+}
+
+/* ---- what the leader does ---- */
+static void test_all_together(struct engine *e)
+{
+    struct sequence *s[N_QUESTIONS];
+    check_begin("all questions at once");
+    for (uint32_t q = 0; q < N_QUESTIONS; q++)
+        s[q] = add(e, q);
+    run_all(e);
+    for (uint32_t q = 0; q < N_QUESTIONS; q++) {
+        check_answer(s[q], q);
+        engine_remove(e, s[q]);
+    }
+}
+
+/* On dp=3 two groups have nothing to do at all. */
+static void test_one_alone(struct engine *e)
+{
+    check_begin("one question alone");
+    for (uint32_t q = 4; q < 6; q++) {
+        struct sequence *s = add(e, q);
+        run_all(e);
+        check_answer(s, q);
+        engine_remove(e, s);
+    }
+}
+
+static void test_homes(struct engine *e)
+{
+    uint32_t n_groups = e->n_groups, n_each = DIV_UP(N_QUESTIONS, n_groups), n = 0;
+    struct sequence *s[2 * N_QUESTIONS], *more;
+    struct sequence_request request = request_of(0);
+    check_begin("each comes to the group with the fewest, and no group takes more than its part");
+    for (; n < n_each * n_groups; n++) {
+        s[n] = add(e, n % N_QUESTIONS);
+        check_int(s[n]->group, n % n_groups);
+    }
+    check_int(engine_add(e, &more, &request), ERR_FULL);
+    engine_remove(e, s[n - 1]);
+    s[n - 1] = add(e, (n - 1) % N_QUESTIONS);
+    check_int(s[n - 1]->group, n_groups - 1);
+    check_int(engine_add(e, &more, &request), ERR_FULL);
+    run_all(e);
+    for (uint32_t i = 0; i < n; i++) {
+        check_answer(s[i], i % N_QUESTIONS);
+        engine_remove(e, s[i]);
+    }
+    for (uint32_t g = 0; g < n_groups; g++)
+        check_int(e->group[g].pool[0].n_free, e->limits.cache[0].n_all);
+}
+
+/* After every few steps one goes, another comes. */
+static void test_coming_and_going(struct engine *e)
+{
+    struct sequence *s[N_QUESTIONS] = { 0 };
+    uint32_t n_answered = 0;
+    check_begin("some go in the middle, others come");
+    for (uint64_t round = 0; round < 60; round++) {
+        uint32_t q = (uint32_t)(random_u64(round, 0) % N_QUESTIONS);
+        if (s[q] && (sequence_is_done(s[q]) || random_u64(round, 1) % 3 == 0)) {
+            if (sequence_is_done(s[q])) {
+                check_answer(s[q], q);
+                n_answered++;
+            }
+            engine_remove(e, s[q]);
+            s[q] = NULL;
+        } else if (!s[q]) {
+            s[q] = add(e, q);
+        }
+        for (uint64_t n = random_u64(round, 2) % 5; n > 0; n--)
+            check(engine_step(e) >= 0);
+    }
+    check(n_answered > 5);
+    run_all(e);
+    for (uint32_t q = 0; q < N_QUESTIONS; q++)
+        if (s[q]) {
+            check_answer(s[q], q);
+            engine_remove(e, s[q]);
+        }
+}
+
+/* A chat: each turn goes on from the answer before, the last one from the middle of it; another sequence is busy beside it. */
+static void test_continue(struct engine *e)
+{
+    int32_t text[CONTEXT];
+    struct sequence *fresh, *chat = add(e, 2), *other = add(e, 8);
+    check_begin("a sequence goes on, and computes only what is new");
+    while (!sequence_is_done(chat))
+        check(engine_step(e) > 0);
+    for (uint32_t turn = 0; turn < N_TURNS; turn++) {
+        uint32_t n_new, n = chat->request.n_tokens, home = chat->group;
+        const int32_t *tokens = sequence_new_tokens(chat, &n_new);
+        memcpy(text, chat->tokens, n * sizeof *text);
+        memcpy(text + n, tokens, n_new * sizeof *text);
+        n += turn + 1 < N_TURNS ? n_new : n_new / 2;
+        for (uint32_t i = 0; i < 20; i++)
+            text[n + i] = (int32_t)(random_u64(turn, i) % 300);
+        struct sequence_request request = { .tokens = text, .n_tokens = n + 20, .n_new = 15, .params = { .top_p = 1 } };
+        check_int(engine_continue(e, chat, &request), 0);
+        check(chat->group == home && chat->n_planned + 1 >= n && chat->n_planned <= n + 1);
+        while (!sequence_is_done(chat))
+            check(engine_step(e) > 0);
+        check_int(engine_add(e, &fresh, &request), 0);
+        while (!sequence_is_done(fresh))
+            check(engine_step(e) > 0);
+        check_bytes("the turn's answer", chat->tokens, fresh->tokens, (n + 35) * sizeof *text);
+        engine_remove(e, fresh);
+    }
+    run_all(e);
+    check_answer(other, 8);
+    engine_remove(e, other);
+    engine_remove(e, chat);
+}
+
+static void test_bad_requests(struct engine *e)
+{
+    static const int32_t outside[] = { 1, 301 };
+    struct sequence *s, *busy = add(e, 4);
+    check_begin("what cannot be asked is an error, and what runs goes on");
+    struct sequence_request request = { .tokens = outside, .n_tokens = 2, .n_new = 1, .params = { .top_p = 1 } };
+    check(engine_step(e) > 0);
+    check_int(engine_add(e, &s, &request), ERR_USAGE);
+    request.n_tokens = 1;
+    request.n_new = CONTEXT;
+    check_int(engine_add(e, &s, &request), ERR_USAGE);
+    check_int(engine_continue(e, busy, &request), ERR_USAGE);
+    request.n_new = 1;
+    request.all_rows = true;
+    check_int(engine_add(e, &s, &request), ERR_USAGE);
+    run_all(e);
+    check_answer(busy, 4);
+    engine_remove(e, busy);
+}
+
+static void test_counters(struct engine *e)
+{
+    uint32_t n_ranks = (uint32_t)engine_n_ranks(e);
+    struct rank_counters *c = calloc(n_ranks, sizeof *c);
+    check_begin("every rank counts, also where its group has nothing to do");
+    check_int(engine_counters(e, c, true), 0);
+    struct sequence *s = add(e, 7);
+    run_all(e);
+    check_int(engine_counters(e, c, true), 0);
+    for (uint32_t r = 0; r < n_ranks; r++)
+        check(c[r].rank == r && c[r].weight_bytes && c[r].compute_s + c[r].wait_s + c[r].wire_s > 0);
+    check_int(engine_counters(e, c, false), 0);
+    check(c[0].compute_s == 0 && c[n_ranks - 1].bytes_sent == 0);
+    engine_remove(e, s);
+    free(c);
+}
+
+static void lead(struct engine *e)
+{
+    test_all_together(e);
+    test_one_alone(e);
+    test_homes(e);
+    test_coming_and_going(e);
+    test_continue(e);
+    test_bad_requests(e);
+    test_counters(e);
+    test_all_together(e);
+    check_begin("a sequence that is still running does not hold up the end");
+    add(e, 8);
+    check(engine_step(e) > 0);
+}
+
+static int run_rank(const char *layout, const char *folder)
+{
+    char path[4096];
+    struct model_file *file = NULL;
+    struct comm *world = NULL;
+    struct engine *e = NULL;
+    struct engine_options o = engine_options(layout, N_QUESTIONS);
+    snprintf(path, sizeof path, "%s/tiny-mixed.gguf", folder);
+    check_begin("open");
+    if (!check_int(comm_open_world(&world), 0) || !check_int(model_file_open(&file, path), 0))
+        comm_abort(world, 1);
+    if (comm_rank(world) == 0)
+        find_answers(file, layout);
+    check_begin("%s", layout);
+    if (!check_int(engine_open(&e, file, &o, world), 0)) {
+        printf("%s\n", error_text());
+        comm_abort(world, 1);
+    }
+    if (comm_rank(world) == 0)
+        lead(e);
+    else
+        check_int(engine_follow(e), 0);
+    engine_close(e);
+    comm_close(world);
+    model_file_close(file);
+    return check_done();
+}
+
+/* ---- the program without a launcher ---- */
+static int run_under_mpirun(const char *self, uint32_t n)
+{
+    char command[1024], line[1024];
+    uint32_t n_clean = 0;
+    snprintf(command, sizeof command, "mpirun.openmpi --quiet --oversubscribe --bind-to none --allow-run-as-root "
+             "--mca oob_tcp_if_include lo --mca pml ob1 --mca btl vader,self -n %u '%s' 2>&1", n, self);
+    FILE *output = popen(command, "r");
+    if (!output)
+        return -1;
+    while (fgets(line, sizeof line, output)) {
+        n_clean += strstr(line, " passed, 0 failed, 0 skipped") != NULL;
+        if (!strstr(line, " passed, "))
+            printf("%s", line);
+    }
+    int status = pclose(output);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return -1;
+    check_int(status, 0);
+    return (int)n_clean;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const layouts[] = { "dp=2", "dp=3", "dp=2,tp=2", "dp=2,pp=2", "dp=3,pp=2,tp=2", "pp=3", "dp=2 f32" };
+    const char *folder = getenv("STOA_TINY");
+    (void)argc;
+    if (comm_world_given())
+        return run_rank(getenv(LAYOUT), folder);
+
+    check_begin("layouts");
+    if (!folder || !*folder) {
+        check_skip("STOA_TINY names no folder of tiny models");
+        return check_done();
+    }
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);        /* MPI's own */
+    for (size_t i = 0; i < COUNT_OF(layouts); i++) {
+        struct engine_options o = engine_options(layouts[i], 1);
+        check_begin("%s", layouts[i]);
+        setenv(LAYOUT, layouts[i], 1);
+        int n_clean = run_under_mpirun(argv[0], mesh_n_ranks(&o.mesh));
+        if (n_clean < 0)
+            check_skip("mpirun.openmpi is not there");
+        else
+            check_int(n_clean, mesh_n_ranks(&o.mesh));
+    }
+    return run_rank("tp=1", folder);        /* without MPI */
+}
