@@ -186,7 +186,7 @@ static void print_text(struct session *s, const struct bench *bench, int n_threa
 
 static int plan_tests(struct bench *bench, const struct options *o)
 {
-    uint32_t pp = o->mesh.size[AXIS_PP];
+    uint32_t pp = o->mesh.size[AXIS_PP], dp = o->mesh.size[AXIS_DP];
     if (o->prompt_tokens)
         bench->test[bench->n_tests++] = (struct test){ .name = "prefill", .n_prompt = (uint32_t)o->prompt_tokens, .batch = 1 };
     for (const char *at = o->batches; o->generate && *at;) {
@@ -195,7 +195,7 @@ static int plan_tests(struct bench *bench, const struct options *o)
         if (end == at || batch < 1 || batch > 1024 || (*end && *end != ',') || bench->n_tests == MAX_TESTS)
             return error_set(ERR_USAGE, "--batch %s: wanted up to %d numbers from 1 to 1024 with commas between", o->batches, MAX_TESTS - 1);
         bench->test[bench->n_tests++] = (struct test){ .name = "decode", .n_prompt = 1, .n_new = (uint32_t)o->generate, .batch = (uint32_t)batch,
-                                                       .micro_batches = MIN(pp, (uint32_t)batch) };
+                                                       .micro_batches = MIN(pp, DIV_UP((uint32_t)batch, dp)) };
         at = *end ? end + 1 : end;
     }
     return bench->n_tests ? 0 : error_set(ERR_USAGE, "--prompt 0 --generate 0: nothing is left to measure");

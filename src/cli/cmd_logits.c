@@ -180,17 +180,26 @@ static void print_json(struct logits *l, const int32_t *tokens, size_t n, const 
     json_end_array(&j);
 }
 
+/* Each group along dp has hidden states of its own tokens; the ranks along tp hold the same. */
+static double hidden_norm(const struct mesh *mesh, const struct rank_counters *counters, uint32_t stage, uint32_t i)
+{
+    double square = 0;
+    for (uint32_t group = 0; group < mesh->size[AXIS_DP]; group++)
+        square += counters[mesh_peer(mesh, mesh_peer(mesh, 0, AXIS_DP, group), AXIS_PP, stage)].hidden_square[i];
+    return sqrt(square);
+}
+
 /* One norm over all positions for each place in the model where a hidden state stands, first to last. */
 static int print_norms(struct session *s, struct buffer *out)
 {
     struct json_out j = { .to = out, .comma = true };
-    uint32_t n_ranks = (uint32_t)engine_n_ranks(s->engine), tp = s->options->mesh.size[AXIS_TP];
-    struct rank_counters *counters = calloc(n_ranks, sizeof *counters);
+    const struct mesh *mesh = &s->options->mesh;
+    struct rank_counters *counters = calloc((size_t)engine_n_ranks(s->engine), sizeof *counters);
     int err = counters ? engine_counters(s->engine, counters, false) : error_set(ERR_NO_MEMORY, "out of memory for the norms");
     json_array(&j, "hidden_norms");
-    for (uint32_t r = 0; !err && r < n_ranks; r += tp)      /* the ranks of a stage hold the same */
-        for (uint32_t i = 0; i < counters[r].n_hidden; i++)
-            json_number(&j, NULL, sqrt(counters[r].hidden_square[i]), 9);
+    for (uint32_t stage = 0; !err && stage < mesh->size[AXIS_PP]; stage++)
+        for (uint32_t i = 0; i < counters[mesh_peer(mesh, 0, AXIS_PP, stage)].n_hidden; i++)
+            json_number(&j, NULL, hidden_norm(mesh, counters, stage, i), 9);
     json_end_array(&j);
     free(counters);
     return err;
