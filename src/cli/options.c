@@ -53,7 +53,7 @@ static const struct flag flags[] = {
     { "--context", FLAG_INTEGER, AT(context), OPTIONS_COMPUTE, 1, 1 << 30, "N", "most tokens of a sequence (the model's, 8192 at most)" },
     { "--isa", FLAG_TEXT, AT(isa), OPTIONS_COMPUTE, 0, 0, "I", "c, avx2 or avx512 (the best of this CPU); the bits are the same" },
     { "--without", FLAG_TEXT, AT(without), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "PASS", "leave passes out: simplify, fuse, place; the bits are the same" },
-    { "--weights", FLAG_TEXT, AT(weights), OPTIONS_COMPUTE, 0, 0, "W", "resident; gathered comes with a later version (resident)" },
+    { "--weights", FLAG_TEXT, AT(weights), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "W", "resident, or gathered: stored in parts over dp, fetched before use (resident)" },
     { "--json", FLAG_SWITCH, AT(json), OPTIONS_JSON, 0, 0, NULL, "one JSON object on standard output" },
 };
 
@@ -135,7 +135,7 @@ static int one_of(const char *flag, const char *word, const char *const *words, 
 /* The words that stand for something else become it. */
 static int resolve(struct options *o)
 {
-    static const char *const activations[] = { "int8", "f32" }, *const caches[] = { "f32", "f16", "bf16" }, *const weights[] = { "resident" };
+    static const char *const activations[] = { "int8", "f32" }, *const caches[] = { "f32", "f16", "bf16" }, *const weights[] = { "resident", "gathered" };
     int err, which;
     if ((err = mesh_parse(&o->mesh, o->layout)) < 0 || (err = mesh_parse_shares(&o->mesh, o->shares, o->stages)) < 0 ||
         (err = pass_parse_without(&o->without_mask, o->without)) < 0)
@@ -146,8 +146,11 @@ static int resolve(struct options *o)
     if ((which = one_of("--kv", o->kv ? o->kv : o->int8_activations ? "f16" : "f32", caches, COUNT_OF(caches))) < 0)
         return which;
     o->cache_type = (enum dtype)which;      /* the list is in the order of enum dtype */
-    if (o->weights && (which = one_of("--weights", o->weights, weights, COUNT_OF(weights))) < 0)
+    if ((which = one_of("--weights", o->weights ? o->weights : "resident", weights, COUNT_OF(weights))) < 0)
         return which;
+    o->gathered = which == 1;
+    if (o->gathered && o->mesh.size[AXIS_DP] == 1)
+        return error_set(ERR_USAGE, "--weights gathered: weights are stored in parts over groups along dp: name some, as in --layout dp=2");
     if (o->top_p == 0)
         return error_set(ERR_USAGE, "--top-p 0: wanted more than 0");
     return 0;
@@ -207,7 +210,7 @@ struct compile_options options_compile(const struct options *o)
 {
     return (struct compile_options){
         .model = { .int8_activations = o->int8_activations, .cache_type = o->cache_type, .max_tokens = options_chunk(o), .max_rows = 1 },
-        .mesh = o->mesh, .without = o->without_mask,
+        .mesh = o->mesh, .without = o->without_mask, .gathered = o->gathered,
     };
 }
 

@@ -42,7 +42,7 @@ struct options {
     /* made from the words above */
     struct mesh mesh;
     unsigned without_mask;
-    bool int8_activations;
+    bool int8_activations, gathered;
     enum dtype cache_type;
 };
 

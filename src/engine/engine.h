@@ -30,6 +30,7 @@ struct engine_options {
     unsigned without;                   /* passes left out, as pass_parse_without() gives them */
     bool full_logits;                   /* sequences may ask for whole rows of logits */
     bool hidden_norms;
+    bool gathered;                      /* weights are stored in parts over dp, and gathered before use: dp > 1 */
 };
 
 /* Fills in what is left to the model, and cuts what is more than it can use.  ERR_USAGE: a context beyond the model's. */
