@@ -6,6 +6,15 @@
 
 #include <stdlib.h>
 
+/* Until the bytes are not needed any more. */
+static int wait_sent(struct engine *e, struct flight *f)
+{
+    int err = 0;
+    for (uint32_t r = 1; !err && r < e->n_ranks; r++)
+        err = comm_wait(e->control, &f->request[r]);
+    return err;
+}
+
 int flight_open(struct engine *e, struct flight *f)
 {
     const struct plan_limits *most = &e->limits;
@@ -27,8 +36,8 @@ int flight_open(struct engine *e, struct flight *f)
 
 void flight_release(struct engine *e, struct flight *f)
 {
-    for (uint32_t r = 1; f->request && r < e->n_ranks && !e->has_failed; r++)
-        comm_wait(e->control, &f->request[r]);
+    if (f->request && !e->has_failed)
+        wait_sent(e, f);
     for (uint32_t g = 0; f->group && g < e->n_groups; g++) {
         plan_close(f->group[g].plan);
         free(f->group[g].row_sequence);
@@ -48,9 +57,7 @@ struct flight *flight_next(struct engine *e)
 int flight_send(struct engine *e, struct flight *f)
 {
     size_t n_bytes = 0;
-    int err = 0;
-    for (uint32_t r = 1; !err && r < e->n_ranks; r++)       /* the bytes may still be on their way from the last time */
-        err = comm_wait(e->control, &f->request[r]);
+    int err = wait_sent(e, f);          /* from the last time */
     for (uint32_t r = 0; !err && r < e->n_ranks; r++) {
         uint32_t group = mesh_coordinate(&e->mesh, r, AXIS_DP);
         struct group_plan *p = &f->group[group];
@@ -62,7 +69,9 @@ int flight_send(struct engine *e, struct flight *f)
             err = comm_send_start(e->control, &f->request[r], p->bytes, n_bytes, (int)r, TAG_PLAN);
     }
     e->next_number++;
-    return err;
+    /* A large plan moves only while this rank is in the transport, and another group would get it after this rank's own step.
+     * When no step is under way all take theirs at once, so there is no wait to speak of. */
+    return err || e->n_in_flight ? err : wait_sent(e, f);
 }
 
 static void land(struct engine *e, struct flight *f)
