@@ -40,10 +40,12 @@ missing() {
 have_material() {
     scripts/deps --test || missing "packages that scripts/deps --test installs"
     STOA_MODEL=$(scripts/model) || missing "the real model"
+    STOA_GEMMA=$(scripts/model gemma3-270m) || missing "Gemma 3 270M"
+    STOA_QWEN_05B=$(scripts/model qwen2.5-coder-0.5b) || missing "Qwen2.5-Coder 0.5B"
     TEST_PYTHON=$(scripts/test-python) || missing "a Python with the packages that tests need"
     STOA_TINY=$(scripts/tiny-models) || missing "the tiny models"
     STOA=$PWD/stoa
-    export STOA STOA_MODEL STOA_TINY TEST_PYTHON
+    export STOA STOA_MODEL STOA_GEMMA STOA_QWEN_05B STOA_TINY TEST_PYTHON
 }
 
 # The last line, and the exit code.

@@ -1,8 +1,9 @@
 """The few words that an end-to-end test needs; the Python side of check.h, and it needs the standard library only.
 
-    STOA        the program (default: ./stoa of this checkout)
-    STOA_MODEL  SmolLM2-135M-Instruct.Q4_1.gguf (default: where scripts/demo puts it)
-    STOA_TINY   the folder that tests/models/make_models.py filled
+    STOA           the program (default: ./stoa of this checkout)
+    STOA_MODEL     SmolLM2-135M-Instruct.Q4_1.gguf (default: where scripts/model puts it)
+    STOA_GEMMA, STOA_QWEN_05B, STOA_QWEN_15B   other real models, see REAL; the same default
+    STOA_TINY      the folder that tests/models/make_models.py filled
 
 A test program defines functions test_*() that call check(), equal() and skip(), and ends in run(globals()).  A failure
 prints its name and values and the program goes on.
@@ -18,9 +19,24 @@ import traceback
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STOA = os.path.abspath(os.environ.get("STOA") or os.path.join(ROOT, "stoa"))
 CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-MODEL = os.environ.get("STOA_MODEL") or os.path.join(CACHE, "stoa", "SmolLM2-135M-Instruct.Q4_1.gguf")
+# Names as scripts/model has them: the variable with the path, the file in the cache.
+REAL = {
+    "smollm2": ("STOA_MODEL", "SmolLM2-135M-Instruct.Q4_1.gguf"),
+    "gemma3-270m": ("STOA_GEMMA", "gemma-3-270m-q4_k_m.gguf"),
+    "qwen2.5-coder-0.5b": ("STOA_QWEN_05B", "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf"),
+    "qwen2.5-coder-1.5b": ("STOA_QWEN_15B", "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf"),
+}
 TINY = os.environ.get("STOA_TINY") or ""
 TIMEOUT_S = 120
+
+
+def real(name):
+    """The path of a real model."""
+    variable, file = REAL[name]
+    return os.environ.get(variable) or os.path.join(CACHE, "stoa", file)
+
+
+MODEL = real("smollm2")
 
 passed, failed, skipped = 0, 0, 0
 
@@ -69,9 +85,9 @@ def run(names):
 
 
 # ---- models ----
-def have_model(name):
-    if not os.path.isfile(MODEL):
-        skip(name, f"the real model is not at {MODEL}: scripts/demo fetches it, STOA_MODEL says where else")
+def have_model(name, model="smollm2"):
+    if not os.path.isfile(real(model)):
+        skip(name, f"{model} is not at {real(model)}: scripts/model {model} fetches it, {REAL[model][0]} says where else")
         return False
     return True
 
