@@ -3,7 +3,7 @@
     STOA           the program (default: ./stoa of this checkout)
     STOA_MODEL     SmolLM2-135M-Instruct.Q4_1.gguf (default: where scripts/model puts it)
     STOA_GEMMA, STOA_QWEN_05B, STOA_QWEN_15B   other real models, see REAL; the same default
-    STOA_TINY      the folder that tests/models/make_models.py filled
+    STOA_TINY      the folder that scripts/tiny-models fills
 
 A test program defines functions test_*() that call check(), equal() and skip(), and ends in run(globals()).  A failure
 prints its name and values and the program goes on.
@@ -94,7 +94,7 @@ def have_model(name, model="smollm2"):
 
 def have_tiny(name):
     if not os.path.isfile(tiny("tiny-mixed")):
-        skip(name, "no tiny models: fill a folder with tests/models/make_models.py and set STOA_TINY to it")
+        skip(name, "no tiny models: scripts/tiny-models makes them and prints their folder, for STOA_TINY")
         return False
     return True
 
