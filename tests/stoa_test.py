@@ -65,6 +65,15 @@ def skip(name, reason):
         skipped += 1
 
 
+def each(function, items):
+    """Calls the function for each; one that breaks must not hide those after it."""
+    for item in items:
+        try:
+            function(item)
+        except Exception:
+            check(getattr(item, "name", item), False, traceback.format_exc().strip())
+
+
 def run(names):
     """Calls every test_*() of a module (or those that the command line names) and ends the program."""
     wanted = sys.argv[1:]
