@@ -117,7 +117,7 @@ def test_pairs():
         return
     axes = {
         "layout": ("tp=1", "tp=3", "tp=5", "pp=3,tp=2", "pp=2 --stages UNEVEN", "tp=2 --shares 5,3", "tp=4,sp=4", "dp=2,tp=2", "dp=2,ep=2"),
-        "threads": (0, 1, 3), "chunk": (0, 5, 64), "batch": (1, 16), "isa": AXES["isa"], "without": ("", "simplify,fuse,place"),
+        "threads": (0, 1, 3), "chunk": (0, 5, 64), "batch": (1, 16), "isa": AXES["isa"], "without": ("", "simplify,fuse,overlap,place"),
         "weights": AXES["weights"],
         "model": ("tiny-mixed", "tiny-f32", "tiny-3heads", "tiny-wide", "tiny-gemma3", "tiny-qwen3moe-q8_0"),
         "activations": SUBJECT["activations"], "kv": ("f16", "f32"), "length": (32, 300),
