@@ -40,10 +40,11 @@ static const struct flag flags[] = {
     { "--batch", FLAG_TEXT, AT(batches), OPTIONS_BENCH, 0, 0, "1,4,16", "sequences decoding together, a test for each number (1)" },
     { "--repeat", FLAG_INTEGER, AT(repeat), OPTIONS_BENCH, 1, 1000, "N", "runs of each test (5)" },
     { "--rank", FLAG_INTEGER, AT(rank), OPTIONS_GRAPH, 0, MESH_MAX_RANKS - 1, "R", "whose graph (0)" },
-    { "--after", FLAG_TEXT, AT(after), OPTIONS_GRAPH, 0, 0, "PASS", "as it is after build, simplify, shard, fuse or place (place)" },
+    { "--after", FLAG_TEXT, AT(after), OPTIONS_GRAPH, 0, 0, "PASS", "as it is after build, simplify, shard, fuse, overlap or place (place)" },
     { "--format", FLAG_TEXT, AT(format), OPTIONS_GRAPH, 0, 0, "F", "text, dot or svg; svg needs Graphviz (text)" },
     { "--layout", FLAG_TEXT, AT(layout), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "L", "how many ranks along which axis, as in pp=2,tp=2 (tp=1)" },
     { "--shares", FLAG_TEXT, AT(shares), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "relative parts of the ranks along tp (equal)" },
+    { "--groups", FLAG_INTEGER, AT(groups), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 8, MAX_GROUPS, "N", "sum in N groups, for finer shares or more ranks: equal within tolerance, not in every bit (by the shape)" },
     { "--stages", FLAG_TEXT, AT(stages), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "layers of each pipeline stage (equal)" },
     { "--hosts", FLAG_TEXT, AT(hosts), OPTIONS_COMPUTE, 0, 0, "FILE", "host file for the launcher" },
     { "--threads", FLAG_INTEGER, AT(threads), OPTIONS_COMPUTE, 1, 1024, "N", "compute threads of each rank (cores / ranks)" },
@@ -52,7 +53,7 @@ static const struct flag flags[] = {
     { "--chunk", FLAG_INTEGER, AT(chunk), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 1, 1 << 20, "N", "most prompt tokens of a sequence in one step (512; less in a pipeline)" },
     { "--context", FLAG_INTEGER, AT(context), OPTIONS_COMPUTE, 1, 1 << 30, "N", "most tokens of a sequence (the model's, 8192 at most)" },
     { "--isa", FLAG_TEXT, AT(isa), OPTIONS_COMPUTE, 0, 0, "I", "c, avx2 or avx512 (the best of this CPU); the bits are the same" },
-    { "--without", FLAG_TEXT, AT(without), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "PASS", "leave passes out: simplify, fuse, place; the bits are the same" },
+    { "--without", FLAG_TEXT, AT(without), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "PASS", "leave passes out: simplify, fuse, overlap, place; the bits are the same" },
     { "--weights", FLAG_TEXT, AT(weights), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "W", "resident, or gathered: stored in parts over dp, fetched before use (resident)" },
     { "--json", FLAG_SWITCH, AT(json), OPTIONS_JSON, 0, 0, NULL, "one JSON object on standard output" },
 };
@@ -151,6 +152,8 @@ static int resolve(struct options *o)
     o->gathered = which == 1;
     if (o->gathered && o->mesh.size[AXIS_DP] == 1)
         return error_set(ERR_USAGE, "--weights gathered: weights are stored in parts over groups along dp: name some, as in --layout dp=2");
+    if (o->groups & (o->groups - 1))
+        return error_set(ERR_USAGE, "--groups %ld: wanted 8, 16, 32 or 64", o->groups);
     if (o->top_p == 0)
         return error_set(ERR_USAGE, "--top-p 0: wanted more than 0");
     return 0;
@@ -209,7 +212,7 @@ uint32_t options_chunk(const struct options *o)
 struct compile_options options_compile(const struct options *o)
 {
     return (struct compile_options){
-        .model = { .int8_activations = o->int8_activations, .cache_type = o->cache_type, .max_tokens = options_chunk(o), .max_rows = 1 },
+        .model = { .int8_activations = o->int8_activations, .cache_type = o->cache_type, .n_groups = (uint32_t)o->groups, .max_tokens = options_chunk(o), .max_rows = 1 },
         .mesh = o->mesh, .without = o->without_mask, .gathered = o->gathered,
     };
 }

@@ -24,7 +24,7 @@ struct options {
     int n_rest;
 
     const char *layout, *shares, *stages, *hosts, *weights, *isa, *without, *activations, *kv;
-    long threads, chunk, context;
+    long threads, chunk, context, groups;
     const char *prompt;
     long n_new;
     double temperature, top_p;

@@ -32,7 +32,7 @@ static struct engine_options engine_options(const struct options *o, const struc
 {
     return (struct engine_options){
         .mesh = o->mesh, .n_threads = o->threads ? (int)o->threads : MAX(cpu_cores() / (int)mesh_n_ranks(&o->mesh), 1),
-        .int8_activations = o->int8_activations, .cache_type = o->cache_type,
+        .int8_activations = o->int8_activations, .cache_type = o->cache_type, .n_groups = (uint32_t)o->groups,
         .chunk = options_chunk(o), .context = needs->context ? needs->context : (uint32_t)o->context,
         .max_sequences = needs->max_sequences, .isa = o->isa, .without = o->without_mask, .full_logits = needs->full_logits,
         .hidden_norms = needs->hidden_norms, .gathered = o->gathered,
@@ -113,6 +113,8 @@ static int run_rank(struct session *s, const struct session_needs *needs, int (*
         return code;
     }
     s->load_s = seconds_now() - start_s;
+    if (engine.n_groups)
+        log_info("sums of %u groups: answers are equal within tolerance to those without --groups, not in every bit", engine.n_groups);
     code = rank == 0 ? lead(s, body, user) : follow(s);
     engine_close(s->engine);
     comm_close(s->world);

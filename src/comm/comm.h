@@ -61,7 +61,7 @@ void comm_set_threads(struct comm *world, int n_threads);
 /* ---- partial sums to sums ------------------------------------------------------------------------------------------- */
 /* Rank r holds parts first[r] .. first[r+1] - 1 (none is fine) of n_parts; after part p is pushed on the stack, n_merges[p]
  * times the two topmost entries are added (below + top).  One entry is left. */
-#define COMM_TREE_MAX_PARTS 16
+#define COMM_TREE_MAX_PARTS 64
 struct comm_tree {
     uint32_t n_parts;
     const uint32_t *first;              /* [comm_size + 1] */

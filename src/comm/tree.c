@@ -1,11 +1,12 @@
 #include "comm/tree.h"
 
 #include "base/base.h"
+#include "comm/comm.h"
 
 #include <string.h>
 
 enum {
-    MAX_PARTS = 16,
+    MAX_PARTS = COMM_TREE_MAX_PARTS,
     BLOCK = 256,        /* floats: the stack of a block is at most 16 KiB and stays in L1 */
 };
 

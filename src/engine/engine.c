@@ -13,7 +13,7 @@
 static uint64_t options_digest(const struct model_file *file, const struct engine_options *o)
 {
     uint64_t h = model_file_digest(file);
-    const uint64_t parts[] = { o->int8_activations, o->cache_type, o->chunk, o->context, o->max_sequences, o->full_logits, o->hidden_norms, o->without, o->gathered };
+    const uint64_t parts[] = { o->int8_activations, o->cache_type, o->n_groups, o->chunk, o->context, o->max_sequences, o->full_logits, o->hidden_norms, o->without, o->gathered };
     for (size_t i = 0; i < COUNT_OF(parts); i++)
         h = (h ^ parts[i]) * 0x100000001b3u;
     for (size_t i = 0; i < sizeof o->mesh; i++)
@@ -86,7 +86,7 @@ static uint32_t max_rows(const struct engine_options *o)
 struct compile_options engine_compile_options(const struct engine_options *o)
 {
     return (struct compile_options){
-        .model = { .int8_activations = o->int8_activations, .hidden_outputs = o->hidden_norms, .warn = true, .cache_type = o->cache_type,
+        .model = { .int8_activations = o->int8_activations, .hidden_outputs = o->hidden_norms, .warn = true, .cache_type = o->cache_type, .n_groups = o->n_groups,
                    .max_tokens = max_tokens(o), .max_rows = max_rows(o) },
         .mesh = o->mesh, .without = o->without, .gathered = o->gathered,
     };

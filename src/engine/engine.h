@@ -23,6 +23,7 @@ struct engine_options {
     int n_threads;                      /* of this rank */
     bool int8_activations;
     enum dtype cache_type;
+    uint32_t n_groups;                  /* of every canonical tree; 0: by the rule */
     uint32_t chunk;                     /* most prompt tokens of one sequence in a step */
     uint32_t context;                   /* most tokens of a sequence; 0: what the model was made for, 8192 at most */
     uint32_t max_sequences;             /* of all groups along dp; each has room for an equal part of them, rounded up */

@@ -29,7 +29,7 @@ void graph_close(struct graph *g)
 
 void graph_label(struct graph *g, enum label label, uint32_t n_elements, uint32_t width, uint32_t unit)
 {
-    g->labels[label] = (struct label_info){ .n_elements = n_elements, .width = width, .unit = unit };
+    g->labels[label] = (struct label_info){ .n_elements = n_elements, .width = width, .unit = unit, .n_groups = g->n_groups };
 }
 
 void graph_label_follows(struct graph *g, enum label label, uint32_t n_elements, enum label of, uint32_t per_element)

@@ -171,6 +171,7 @@ struct graph {
     uint64_t symbol_max[N_SYMBOLS];
     struct label_info labels[N_LABELS];
     bool int8_activations;          /* the numeric mode: matmuls over block weights quantize their input */
+    uint32_t n_groups;              /* of every canonical tree; 0: by the rule */
     enum dtype cache_type;
     uint32_t n_cache_groups;
     struct cache_group cache_group[GRAPH_MAX_CACHE_GROUPS];

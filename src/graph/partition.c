@@ -18,6 +18,8 @@ uint32_t label_unit(uint32_t width, uint32_t block)
 
 uint32_t label_n_groups(const struct label_info *label)
 {
+    if (label->n_groups)
+        return label->n_groups;
     return (uint64_t)label->n_elements * label->width >= 2048 ? 16 : 8;
 }
 
@@ -77,11 +79,11 @@ int label_check(const struct label_info *label, const char *name, const char *ax
     if (!label->n_elements || label->follows)
         return 0;
     if (n > n_groups)
-        return error_set(ERR_USAGE, "%s=%u: %s are summed in %u groups, so at most %s=%u gives the same bits; a finer cut is not supported",
+        return error_set(ERR_USAGE, "%s=%u: %s are summed in %u groups, so at most %s=%u gives the same bits; --groups asks for more",
                          axis, n, name, n_groups, axis, n_groups);
-    for (uint32_t i = 0; weight && i < n; i++)
+    for (uint32_t i = 0; weight && !label->n_groups && i < n; i++)
         if ((uint64_t)weight[i] * n_groups % all)
-            return error_set(ERR_USAGE, "--shares: rank %u of %s would get %u/%llu of %s, which is no whole number of %u groups", i, axis,
+            return error_set(ERR_USAGE, "--shares: rank %u of %s would get %u/%llu of %s, which is no whole number of %u groups; --groups asks for more", i, axis,
                              weight[i], (unsigned long long)all, name, n_groups);
     return 0;
 }

@@ -7,7 +7,8 @@
  *
  * The canonical tree is a complete binary tree over the G groups; an empty group is absent, and a node with one child
  * is that child.  Every sum over the dim is added in that tree, on one rank too, so the bits do not depend on the cut.
- * A rank sends its maximal subtrees.  (docs/architecture.md, "One answer".) */
+ * A rank sends its maximal subtrees.  Who asks for more groups than the rule gives can deal finer shares; then the tree is another,
+ * and answers are equal within tolerance to those of the rule's tree, bit for bit to those of the same number of groups.  (docs/architecture.md, "One answer".) */
 #ifndef STOA_GRAPH_PARTITION_H
 #define STOA_GRAPH_PARTITION_H
 
@@ -18,7 +19,7 @@
 enum label { LABEL_NONE, LABEL_HEADS, LABEL_KV_HEADS, LABEL_FFN, LABEL_EXPERTS, LABEL_VOCAB, N_LABELS };
 extern const char *const label_name[N_LABELS];
 
-#define MAX_GROUPS 16
+#define MAX_GROUPS 64
 
 struct label_info {
     uint32_t n_elements;        /* 0: the model does not use this label */
@@ -26,6 +27,7 @@ struct label_info {
     uint32_t unit;              /* elements in a unit */
     uint32_t follows;           /* kv_heads: the label that is really cut (heads), else LABEL_NONE */
     uint32_t per_element;       /* with `follows`: how many of its elements one element serves */
+    uint32_t n_groups;          /* 0: by the rule; else as many as were asked for */
 };
 
 struct range {
@@ -34,7 +36,7 @@ struct range {
 
 /* Least multiple of an element that `block` columns span. */
 uint32_t label_unit(uint32_t width, uint32_t block);
-/* G: 16 where the contraction has at least 2,048 columns, else 8. */
+/* G: 16 where the contraction has at least 2,048 columns, else 8; or what was asked for. */
 uint32_t label_n_groups(const struct label_info *label);
 struct range label_group(const struct label_info *label, uint32_t group);
 
@@ -44,7 +46,8 @@ struct range share_items(uint32_t n_items, const uint32_t *weight, uint32_t n, u
 
 /* What rank `at` of `n` along the label's axis holds.  labels is the table of the whole model. */
 struct range label_range(const struct label_info labels[N_LABELS], enum label label, const uint32_t *weight, uint32_t n, uint32_t at);
-/* 0 when `n` ranks of the axis with these shares take whole groups of a label that is contracted, else ERR_USAGE with the reason. */
+/* 0 when `n` ranks of the axis with these shares take whole groups of a label that is contracted, else ERR_USAGE with the reason.
+ * Where groups were asked for, any shares will do: they are rounded to whole groups. */
 int label_check(const struct label_info *label, const char *name, const char *axis, const uint32_t *weight, uint32_t n);
 
 /* The part of the canonical tree over groups [first, last) as a stack machine: the groups that are not empty in order,

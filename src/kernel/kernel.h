@@ -50,7 +50,7 @@ typedef void quantize_fn(struct act_block *restrict to, const float *restrict fr
  *     Q4_1   acc = fmaf((float)idot, dw * da, acc), then acc = fmaf(mw, s_a, acc)
  *   activations f32, any type:            once per element: acc = fmaf(x, w, acc), w as dequantize_row() gives it */
 #define PANEL_ROWS 16
-#define TREE_MAX_GROUPS 16
+#define TREE_MAX_GROUPS 64
 
 struct sum_tree {
     uint32_t n_groups, n_parts;

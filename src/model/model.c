@@ -258,6 +258,7 @@ int model_build(struct graph **out, const struct model_file *file, const struct 
         return err < 0 ? err : ERR_NO_MEMORY;
     g->int8_activations = options->int8_activations;
     g->cache_type = options->cache_type;
+    g->n_groups = options->n_groups;
     g->symbol_max[SYMBOL_NONE] = 0;
     g->symbol_max[SYMBOL_T] = options->max_tokens;
     g->symbol_max[SYMBOL_R] = options->max_rows;

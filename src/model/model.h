@@ -20,6 +20,7 @@ struct model_options {
     bool warn;                      /* of tensors that the family does not use */
     bool hidden_outputs;            /* an output "hidden" after the embedding, each layer, and the last norm */
     enum dtype cache_type;
+    uint32_t n_groups;              /* of every canonical tree; 0: by the rule, which is the answer that all layouts give */
     uint32_t max_tokens, max_rows;  /* of one step */
 };
 
