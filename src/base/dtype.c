@@ -1,6 +1,7 @@
 #include "base/dtype.h"
 
 #include "base/base.h"
+#include "base/quant.h"
 
 #include <string.h>
 
@@ -11,6 +12,16 @@ const struct dtype_info dtype_info[N_DTYPES] = {
     [DTYPE_Q8_0] = { "Q8_0", 32, 34, true },
     [DTYPE_Q4_0] = { "Q4_0", 32, 18, true },
     [DTYPE_Q4_1] = { "Q4_1", 32, 20, true },
+    [DTYPE_Q5_0] = { "Q5_0", 32, 22, true },
+    [DTYPE_Q5_1] = { "Q5_1", 32, 24, true },
+    [DTYPE_Q2_K] = { "Q2_K", 256, 84, true },
+    [DTYPE_Q3_K] = { "Q3_K", 256, 110, true },
+    [DTYPE_Q4_K] = { "Q4_K", 256, 144, true },
+    [DTYPE_Q5_K] = { "Q5_K", 256, 176, true },
+    [DTYPE_Q6_K] = { "Q6_K", 256, 210, true },
+    [DTYPE_IQ4_NL] = { "IQ4_NL", 32, 18, true },
+    [DTYPE_IQ4_XS] = { "IQ4_XS", 256, 136, true },
+    [DTYPE_MXFP4] = { "MXFP4", 32, 17, true },
     [DTYPE_I32] = { "I32", 1, 4, false },
     [DTYPE_ACT8] = { "ACT8", 32, 48, false },
 };
@@ -62,36 +73,29 @@ static uint16_t load_u16(const uint8_t *from)
     return v;
 }
 
-static void dequantize_q8_0(float *to, const uint8_t *block)
+/* One block as quant.h says, each step rounded to f32. */
+static void dequantize_block(float *to, const uint8_t *from, enum dtype type)
 {
-    float d = f16_to_f32(load_u16(block));
-    for (int i = 0; i < 32; i++)
-        to[i] = d * (float)(int8_t)block[2 + i];
-}
+    const struct quant_info info = quant_info[type];
+    struct quant_block block;
+    quant_unpack(&block, from, type);
+    const float d = type == DTYPE_MXFP4 ? e8m0_half_to_f32((uint8_t)block.d) : f16_to_f32(block.d);
+    const float m = info.has_minimum ? f16_to_f32(block.m) : 0;
+    const uint32_t n_sub = info.n_scales == 2 ? 16 : 32;
 
-static void dequantize_q4_0(float *to, const uint8_t *block)
-{
-    float d = f16_to_f32(load_u16(block));
-    for (int i = 0; i < 16; i++) {
-        to[i] = d * (float)((block[2 + i] & 15) - 8);
-        to[i + 16] = d * (float)((block[2 + i] >> 4) - 8);
-    }
-}
-
-static void dequantize_q4_1(float *to, const uint8_t *block)
-{
-    float d = f16_to_f32(load_u16(block)), m = f16_to_f32(load_u16(block + 2));
-    for (int i = 0; i < 16; i++) {
-        to[i] = d * (float)(block[4 + i] & 15) + m;
-        to[i + 16] = d * (float)(block[4 + i] >> 4) + m;
+    for (uint32_t j = 0; j * n_sub < dtype_info[type].block; j++) {
+        float scale = info.n_scales ? d * (float)block.scale[j] : d;
+        float minimum = info.n_scales && info.has_minimum ? -(m * (float)block.minimum[j]) : m;
+        for (uint32_t i = j * n_sub; i < (j + 1) * n_sub; i++) {
+            to[i] = scale * (float)(info.values ? info.values[block.q[i]] : block.q[i] - info.offset);
+            if (info.has_minimum)
+                to[i] += minimum;
+        }
     }
 }
 
 void dequantize_row(float *restrict to, const void *restrict from, enum dtype type, size_t n)
 {
-    static void (*const block_of[N_DTYPES])(float *, const uint8_t *) = {
-        [DTYPE_Q8_0] = dequantize_q8_0, [DTYPE_Q4_0] = dequantize_q4_0, [DTYPE_Q4_1] = dequantize_q4_1,
-    };
     const uint8_t *bytes = from;
     if (type == DTYPE_F32)
         memcpy(to, from, n * sizeof *to);
@@ -103,5 +107,5 @@ void dequantize_row(float *restrict to, const void *restrict from, enum dtype ty
             to[i] = bf16_to_f32(load_u16(bytes + 2 * i));
     else
         for (size_t i = 0; i < n; i += dtype_info[type].block, bytes += dtype_info[type].bytes)
-            block_of[type](to + i, bytes);
+            dequantize_block(to + i, bytes, type);
 }

@@ -1,5 +1,6 @@
 #include "base/dtype.h"
 #include "tests/check.h"
+#include "tests/text/golden.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,10 +49,40 @@ static void test_blocks(void)
     }
 }
 
+static size_t from_hex(uint8_t *to, const char *hex)
+{
+    size_t n = 0;
+    for (unsigned byte; sscanf(hex + 2 * n, "%2x", &byte) == 1; n++)
+        to[n] = (uint8_t)byte;
+    return n;
+}
+
+/* Every type in blocks stands for what the gguf package says, bit for bit. */
+static void test_goldens(void)
+{
+    json_t *golden = golden_load("dtype.json");
+    for (enum dtype type = 0; type < N_DTYPES; type++) {
+        static uint8_t blocks[4096], want[4096];
+        static float got[1024];
+        const json_t *row = json_object_get(golden, dtype_info[type].name);
+        if (dtype_info[type].block == 1 || !dtype_info[type].weight)
+            continue;
+        check_begin("%s as gguf dequantizes it", dtype_info[type].name);
+        check(row != NULL);
+        size_t n_blocks = from_hex(blocks, json_string_value(json_array_get(row, 0))) / dtype_info[type].bytes;
+        size_t n_bytes = from_hex(want, json_string_value(json_array_get(row, 1)));
+        check_int(n_bytes, n_blocks * dtype_info[type].block * sizeof(float));
+        dequantize_row(got, blocks, type, n_blocks * dtype_info[type].block);
+        check_bytes("weights", got, want, n_bytes);
+    }
+    json_decref(golden);
+}
+
 int main(void)
 {
     test_f16();
     test_bf16();
     test_blocks();
+    test_goldens();
     return check_done();
 }

@@ -284,7 +284,7 @@ static const struct { const char *name, *culprit, *line; } bad_rows[] = {
     { "two negative dims", "tensor t: dim 0", HEAD(1, 0) "s:t w:2 q:-1 q:-1 w:0 q:0 " END "z:64" },
     { "a dim of 2^42 + 1", "tensor t: needs 17592186044420 bytes", HEAD(1, 0) "s:t w:1 q:0x40000000001 w:0 q:0 " END "z:64" },
     { "2^62 f32: the bytes wrap", "tensor t: 4611686018427387904 elements", HEAD(1, 0) "s:t w:1 q:0x4000000000000000 w:0 q:0 " END "z:64" },
-    { "Q4_K", "tensor t: type Q4_K is not supported", HEAD(1, 0) "s:t w:1 q:256 w:12 q:0 " END "z:144" },
+    { "Q8_K", "tensor t: type Q8_K is not supported", HEAD(1, 0) "s:t w:1 q:256 w:15 q:0 " END "z:292" },
     { "a type that was taken out of ggml", "tensor t: type 4 is unknown", HEAD(1, 0) "s:t w:1 q:32 w:4 q:0 " END "z:64" },
     { "type 2^32 - 1", "tensor t: type 4294967295 is unknown", HEAD(1, 0) "s:t w:1 q:32 w:0xffffffff q:0 " END "z:64" },
     { "half a block in a row", "tensor t: a row of 48", HEAD(1, 0) "s:t w:2 q:48 q:2 w:2 q:0 " END "z:64" },
