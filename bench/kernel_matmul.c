@@ -24,12 +24,12 @@ static double cpu_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The canonical tree: 16 groups where K is at least 2048, else 8; K / 64 units, as attention's heads are. */
-static struct sum_tree canonical_tree(uint32_t k)
+/* The canonical tree: 16 groups where K is at least 2048, else 8; units of 64, as attention's heads are, or a block. */
+static struct sum_tree canonical_tree(uint32_t k, uint32_t unit)
 {
     struct sum_tree tree = { .n_groups = k < 2048 ? 8 : 16, .n_parts = 1 };
     for (uint32_t g = 0; g < tree.n_groups; g++) {
-        tree.end[g] = (g + 1) * (k / 64) / tree.n_groups * 64;
+        tree.end[g] = (g + 1) * (k / unit) / tree.n_groups * unit;
         tree.n_merges[g] = (uint8_t)__builtin_ctz(~g);
     }
     return tree;
@@ -53,7 +53,7 @@ static void bench(const struct kernels *kernels, enum dtype type, bool int8, uin
 {
     const uint32_t n = t > 1 ? 2048 : (uint32_t)(STREAM_BYTES / dtype_bytes(type, k) / PANEL_ROWS * PANEL_ROWS);
     const size_t n_bytes = matmul_packed_bytes(type, n, k), x_bytes = int8 ? k / 32 * sizeof(struct act_block) : 4 * k;
-    const struct sum_tree tree = canonical_tree(k);
+    const struct sum_tree tree = canonical_tree(k, MAX(64, dtype_info[type].block));
     static bool first = true;
     struct matmul_args args = {
         .w = aligned_alloc(64, n_bytes), .x = aligned_alloc(64, ROUND_UP(t * x_bytes, 64)), .x_stride = x_bytes,
@@ -80,7 +80,7 @@ static void bench_kernel(const struct kernels *kernels, enum dtype type, bool in
     static const uint32_t ks[] = { 576, 1536, 2048, 5632 }, ts[] = { 1, 8, 512 };
     for (size_t i = 0; i < COUNT_OF(ks); i++)
         for (size_t j = 0; j < COUNT_OF(ts); j++)
-            for (int with_tree = 0; with_tree < 2; with_tree++)
+            for (int with_tree = 0; with_tree < 2 && ks[i] % dtype_info[type].block == 0; with_tree++)
                 bench(kernels, type, int8, ks[i], ts[j], with_tree);
 }
 

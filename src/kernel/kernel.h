@@ -34,8 +34,8 @@ typedef void quantize_fn(struct act_block *restrict to, const float *restrict fr
 
 /* ---- matrix product with packed weights -------------------------------------------------------------------------------
  * y[t][n] = sum over k of x[t][k] w[n][k], rows of weights in panels of 16: packed [ceil(N/16)][...].  Rows past N in the
- * last panel are zero.  How a panel is laid out inside is the business of matmul_pack() and the kernels of that type; its
- * size is 16 rows as they stand in the file (rounded up to whole 64 bytes), so packing costs no memory.
+ * last panel are zero.  How a panel is laid out inside is the business of matmul_pack() and the kernels of that type (panel.h);
+ * its size is 16 rows as they stand in the file (rounded up to whole 64 bytes), a few percent more for some types of 256.
  *
  * The sum over k is one chain in ascending order, or, with a tree, a chain for each group and a stack machine over the
  * groups: group g covers k in [end[g-1], end[g]) (end[-1] = 0); its chain starts at +0; when done it is pushed; then
@@ -44,17 +44,24 @@ typedef void quantize_fn(struct act_block *restrict to, const float *restrict fr
  * chain, one part.  k = 0 or n_groups = 0 gives no part at all, and y is not touched.
  *
  * One step of the chain, per output:
- *   weights in blocks, activations int8:  once per block b:
- *     Q8_0   acc = fmaf((float)idot, dw * da, acc)           idot = sum of q_w q_a in int32, dw * da rounded to f32 first
- *     Q4_0   the same with q_w - 8
- *     Q4_1   acc = fmaf((float)idot, dw * da, acc), then acc = fmaf(mw, s_a, acc)
+ *   weights in blocks, activations int8:  once per 32 k, with dot = sum of value(q_w) q_a in int32 (quant.h has value()):
+ *     no sub-scales    acc = fmaf((float)dot, dw * da, acc), dw * da rounded to f32 first
+ *     one for 32       acc = fmaf((float)dot * (float)scale, dw * da, acc)
+ *     two for 32       acc = fmaf(fmaf((float)dot1, (float)scale1, (float)dot0 * (float)scale0), dw * da, acc), dot0 and scale0
+ *                      of the first 16 k; none of these products of integers reaches 2^24 (Q6_K: 2^24 - 2^17), nor does their
+ *                      sum, so that the inner fmaf and * do not round
+ *   and then, for a type with minimums:
+ *     Q4_1 Q5_1        acc = fmaf(mw, s_a, acc)
+ *     Q4_K Q5_K        acc = fmaf(-mw * (float)minimum, s_a, acc), the product rounded first
+ *     Q2_K             acc = fmaf((float)(minimum0 * sum0 + minimum1 * sum1), -mw * da, acc), sum0 and sum1 of q_a in each half,
+ *                      in int32
  *   activations f32, any type:            once per element: acc = fmaf(x, w, acc), w as dequantize_row() gives it */
 #define PANEL_ROWS 16
 #define TREE_MAX_GROUPS 64
 
 struct sum_tree {
     uint32_t n_groups, n_parts;
-    uint32_t end[TREE_MAX_GROUPS];          /* in elements of K; a multiple of 32 where activations or weights are in blocks */
+    uint32_t end[TREE_MAX_GROUPS];          /* in elements of K; a multiple of the block of weights, and of 32 where activations are in blocks */
     uint8_t n_merges[TREE_MAX_GROUPS];
 };
 

@@ -1,22 +1,14 @@
-/* matmul.h: what the variants of a matrix product share: packed panels, their names, and the walk over tiles.
- *
- * A panel is 16 rows of weights (kernel.h), so that a SIMD lane is a row.  Inside:
- *   F32 F16 BF16   [K][16] elements
- *   Q8_0           K/32 blocks of 544 bytes: quants [8][16][4] as q + 128, f16 d[16]
- *   Q4_0           K/32 blocks of 288 bytes: nibbles [4][16][4], f16 d[16]
- *   Q4_1           K/32 blocks of 320 bytes: nibbles [4][16][4], f16 d[16], f16 m[16]
- * Quants [j][row][i] are those of k = 4 j + i: 64 bytes are one step of four k for 16 rows, as VNNI wants them.  The low
- * nibbles are k 0 to 15 of the block, the high ones 16 to 31.  Padding to 64 bytes follows the last block. */
+/* matmul.h: what the variants of a matrix product share: their names, and the walk over tiles. */
 #ifndef STOA_KERNEL_MATMUL_H
 #define STOA_KERNEL_MATMUL_H
 
-#include "base/base.h"
-#include "kernel/kernel.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "kernel/panel.h"
 
 /* Every variant has a matmul_int8_<type>_<isa> for each of these types ... */
-#define MATMUL_INT8_TYPES(ROW, isa) ROW(q8_0, Q8_0, isa) ROW(q4_0, Q4_0, isa) ROW(q4_1, Q4_1, isa)
+#define MATMUL_INT8_TYPES(ROW, isa) \
+    ROW(q8_0, Q8_0, isa) ROW(q4_0, Q4_0, isa) ROW(q4_1, Q4_1, isa) ROW(q5_0, Q5_0, isa) ROW(q5_1, Q5_1, isa) \
+    ROW(q2_k, Q2_K, isa) ROW(q3_k, Q3_K, isa) ROW(q4_k, Q4_K, isa) ROW(q5_k, Q5_K, isa) ROW(q6_k, Q6_K, isa) \
+    ROW(iq4_nl, IQ4_NL, isa) ROW(iq4_xs, IQ4_XS, isa) ROW(mxfp4, MXFP4, isa)
 /* ... and a matmul_f32_<type>_<isa> for each of these. */
 #define MATMUL_F32_TYPES(ROW, isa) \
     ROW(f32, F32, isa) ROW(f16, F16, isa) ROW(bf16, BF16, isa) MATMUL_INT8_TYPES(ROW, isa)
@@ -31,22 +23,6 @@ MATMUL_INT8_TYPES(DECLARE_INT8, avx512)
 MATMUL_F32_TYPES(DECLARE_F32, avx512)
 #undef DECLARE_INT8
 #undef DECLARE_F32
-
-/* Bytes of a block of 16 rows, and of its quants, which come first. */
-INLINE size_t block_bytes(enum dtype type)
-{
-    return type == DTYPE_Q8_0 ? 544 : type == DTYPE_Q4_0 ? 288 : 320;
-}
-
-INLINE size_t quant_bytes(enum dtype type)
-{
-    return type == DTYPE_Q8_0 ? 512 : 256;
-}
-
-static inline size_t panel_bytes(enum dtype type, uint32_t k)
-{
-    return ROUND_UP(PANEL_ROWS * dtype_bytes(type, k), 64);
-}
 
 /* One or more panels against a few rows of x. */
 struct tile {

@@ -12,8 +12,30 @@ INLINE ints ints_all(int x) { return _mm256_set1_epi32(x); }
 INLINE ints ints_load(const uint8_t *from) { return _mm256_loadu_si256((const void *)from); }
 INLINE ints ints_and(ints a, ints b) { return _mm256_and_si256(a, b); }
 INLINE ints ints_sub(ints a, ints b) { return _mm256_sub_epi32(a, b); }
+INLINE ints ints_add(ints a, ints b) { return _mm256_add_epi32(a, b); }
+INLINE ints ints_or_and(ints a, ints b, ints c) { return _mm256_or_si256(a, _mm256_and_si256(b, c)); }
+INLINE ints ints_shift16_left(ints a, int bits) { return _mm256_slli_epi16(a, bits); }
+INLINE ints ints_shift16_right(ints a, int bits) { return _mm256_srli_epi16(a, bits); }
 INLINE ints ints_shift_right(ints a, int bits) { return _mm256_srli_epi32(a, bits); }
+/* The sum of two products of 16-bit halves. */
+INLINE ints ints_madd16(ints a, ints b) { return _mm256_madd_epi16(a, b); }
+INLINE ints ints_from_bytes(const uint8_t *from) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)from)); }
 INLINE vec vec_from_ints(ints a) { return _mm256_cvtepi32_ps(a); }
+
+/* values[q] + 128 for every byte. */
+INLINE ints ints_look_up(const int8_t *values, ints q)
+{
+    ints table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)values));
+    return _mm256_shuffle_epi8(_mm256_xor_si256(table, _mm256_set1_epi8(-128)), q);
+}
+
+/* e8m0_half_to_f32(): below 2 the second is larger, from 2 on the first. */
+INLINE vec vec_from_e8m0_half(const uint8_t *from)
+{
+    ints e = ints_and(ints_from_bytes(from), ints_all(255));
+    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_slli_epi32(ints_sub(e, ints_all(1)), 23),
+                                                _mm256_slli_epi32(ints_add(e, ints_all(1)), 21)));
+}
 
 /* Four quants of x for every lane. */
 INLINE ints quants_all(const uint8_t *from)
@@ -23,41 +45,38 @@ INLINE ints quants_all(const uint8_t *from)
     return ints_all(v);
 }
 
-/* Four products of unsigned nibbles, in pairs of 16 bits.  A block's eight sums stay below 2^15: 8 * 2 * 15 * 127 = 30,480. */
-INLINE ints nibbles_step(ints dot, ints w, ints q)
+#include "kernel/panel_simd.h"
+
+/* Products are made in 16 bits, two together, so the left one must be unsigned and both small.  Quants of at most five bits are
+ * left unsigned; of the others magnitudes are taken, with their signs moved to x, whose quants are never -128 (their sign
+ * could not be changed). */
+#define SIGNED_DOTS(type) (quant_info[type].offset > 16 || (quant_info[type].offset && quant_info[type].n_scales == 2))
+
+/* Pairs of products of the largest quants that 16 bits hold the sum of. */
+INLINE int steps_in_16_bits(enum dtype type)
 {
-    return _mm256_add_epi16(dot, _mm256_maddubs_epi16(w, q));
+    return 32767 / (2 * 127 * (SIGNED_DOTS(type) ? quant_info[type].offset : (1 << quant_info[type].bits) - 1));
 }
 
-/* Four products of bytes, in 32 bits.  Two products of unsigned bytes would not fit in 16 bits (2 * 255 * 127); magnitudes
- * of w do (2 * 128 * 127), with the signs of w moved to q.  q is never -128, whose sign could not be changed. */
-INLINE ints bytes_step(ints dot, ints w, ints q)
+/* Adds to dot[t] the products of n_steps times four quants, as signed as SIGNED_DOTS says, with row t of x. */
+INLINE void dots(enum dtype type, int step0, int n_steps, int n, ints *dot, const uint8_t *quants, size_t lane, const uint8_t *x,
+                 size_t x_stride)
 {
-    ints pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
-    return _mm256_add_epi32(dot, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
-
-/* dot[t] = the dot products of a block's quants, as signed as the type says, with row t of x. */
-INLINE void dots(enum dtype type, int n, ints *dot, const uint8_t *quants, const uint8_t *x, size_t x_stride)
-{
-    UNROLL for (int t = 0; t < n; t++)
-        dot[t] = _mm256_setzero_si256();
-    UNROLL for (int j = 0; j < 8; j++) {
-        ints w = ints_load(quants + (type == DTYPE_Q8_0 ? j : j % 4) * 64);
-        if (type == DTYPE_Q8_0)
-            w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
-        else
-            w = _mm256_and_si256(j < 4 ? w : _mm256_srli_epi16(w, 4), _mm256_set1_epi8(15));
-        UNROLL for (int t = 0; t < n; t++) {
-            ints q = quants_all(x + t * x_stride + 4 * j);
-            dot[t] = type == DTYPE_Q8_0 ? bytes_step(dot[t], w, q) : nibbles_step(dot[t], w, q);
+    const int n_together = MIN(steps_in_16_bits(type), n_steps);
+    ints pairs[TILE_ROWS];
+    UNROLL for (int j = 0; j < n_steps; j++) {
+        ints w = load_quants(type, quants, lane, step0 + j), magnitude = w;
+        if (SIGNED_DOTS(type)) {
+            w = _mm256_sub_epi8(w, _mm256_set1_epi8((char)quant_info[type].offset));
+            magnitude = _mm256_abs_epi8(w);
         }
-    }
-    UNROLL for (int t = 0; t < n; t++) {
-        if (type != DTYPE_Q8_0)
-            dot[t] = _mm256_madd_epi16(dot[t], _mm256_set1_epi16(1));
-        if (type == DTYPE_Q4_0)
-            dot[t] = _mm256_add_epi32(dot[t], ints_all(((const struct act_block *)(const void *)(x + t * x_stride))->start8));
+        UNROLL for (int t = 0; t < n; t++) {
+            ints q = quants_all(x + t * x_stride + 4 * (step0 + j));
+            ints products = _mm256_maddubs_epi16(magnitude, SIGNED_DOTS(type) ? _mm256_sign_epi8(q, w) : q);
+            pairs[t] = j % n_together ? _mm256_add_epi16(pairs[t], products) : products;
+            if ((j + 1) % n_together == 0)
+                dot[t] = ints_add(dot[t], ints_madd16(pairs[t], _mm256_set1_epi16(1)));
+        }
     }
 }
 

@@ -7,33 +7,59 @@ size_t matmul_packed_bytes(enum dtype type, uint32_t n_rows, uint32_t k)
     return DIV_UP(n_rows, PANEL_ROWS) * panel_bytes(type, k);
 }
 
-static uint32_t load_u32(const uint8_t *from)
+/* A plane of one row's 32 quants, from bit `shift` of each: word j of the row goes to `to` + 64 j.  A byte of the plane holds
+ * quants that are 4 `bits` apart. */
+INLINE void pack_plane(uint8_t *to, const uint8_t *q, int bits, int shift)
 {
-    uint32_t v;
-    memcpy(&v, from, sizeof v);
-    return v;
-}
-
-/* One block of one row into its lane of the panel's block: n_steps words of quants, then an f16 in each row of scales. */
-INLINE void pack_block(uint8_t *block, const uint8_t *from, uint32_t lane, int n_scales, int n_steps, uint32_t flip)
-{
-    for (int j = 0; j < n_steps; j++) {
-        uint32_t quants = load_u32(from + 2 * n_scales + 4 * j) ^ flip;
-        memcpy(block + 64 * j + 4 * lane, &quants, 4);
+    uint8_t bytes[32];
+    for (int i = 0; i < 4 * bits; i++) {
+        int byte = 0;
+        for (int s = 0; s < 8 / bits; s++)
+            byte |= (q[i + s * 4 * bits] >> shift & ((1 << bits) - 1)) << s * bits;
+        bytes[i] = (uint8_t)byte;
     }
-    for (int s = 0; s < n_scales; s++)
-        memcpy(block + 64 * n_steps + 32 * s + 2 * lane, from + 2 * s, 2);
+    for (int j = 0; j < bits; j++)
+        memcpy(to + 4 * PANEL_ROWS * j, bytes + 4 * j, 4);
 }
 
-/* Adding 128 to a signed byte flips its top bit. */
+/* One row's part of a head. */
+INLINE void pack_head(uint8_t *head, enum dtype type, const struct quant_block *from, uint32_t lane)
+{
+    const struct quant_info info = quant_info[type];
+    if (type == DTYPE_MXFP4)
+        head[lane] = (uint8_t)from->d;
+    else
+        memcpy(head + 2 * lane, &from->d, 2);
+    if (info.has_minimum)
+        memcpy(head + head_m(type) + 2 * lane, &from->m, 2);
+    for (uint32_t j = 0; j < 8u * info.n_scales; j++)
+        head[head_scales(type) + j * PANEL_ROWS + lane] =
+            (uint8_t)(from->scale[j] | (type == DTYPE_Q2_K ? from->minimum[j] << 4 : 0));
+    if (info.has_minimum && info.n_scales == 1)
+        for (uint32_t j = 0; j < 8; j++)
+            head[head_minimums(type) + j * PANEL_ROWS + lane] = from->minimum[j];
+}
+
+/* One block of one row into its lane of the panel's block. */
+INLINE void pack_block(uint8_t *block, enum dtype type, const uint8_t *from, uint32_t lane)
+{
+    const int low = low_bits(type), high = quant_info[type].bits - low;
+    struct quant_block unpacked;
+    quant_unpack(&unpacked, from, type);
+    pack_head(block, type, &unpacked, lane);
+    for (uint32_t k = 0; k < block_k(type); k += 32) {
+        uint8_t *to = block + head_bytes(type) + k / 32 * quant_bytes(type) + 4 * lane;
+        pack_plane(to, unpacked.q + k, low, 0);
+        if (high)
+            pack_plane(to + 4 * PANEL_ROWS * low, unpacked.q + k, high, low);
+    }
+}
+
 INLINE void pack_blocks(uint8_t *panel, enum dtype type, const uint8_t *rows, size_t row_bytes, uint32_t n_lanes, uint32_t k)
 {
-    const int n_scales = type == DTYPE_Q4_1 ? 2 : 1, n_steps = type == DTYPE_Q8_0 ? 8 : 4;
-    const size_t bytes = (size_t)(2 * n_scales + 4 * n_steps);
-    for (uint32_t b = 0; b < k / 32; b++)
+    for (uint32_t b = 0; b < k / block_k(type); b++)
         for (uint32_t lane = 0; lane < n_lanes; lane++)
-            pack_block(panel + b * bytes * PANEL_ROWS, rows + lane * row_bytes + b * bytes, lane, n_scales, n_steps,
-                       type == DTYPE_Q8_0 ? 0x80808080 : 0);
+            pack_block(panel + b * block_bytes(type), type, rows + lane * row_bytes + b * dtype_info[type].bytes, lane);
 }
 
 /* A cache line of every row in turn: rows whose distance is a power of two would drive each other out of L1. */
@@ -49,9 +75,9 @@ INLINE void pack_elements(uint8_t *panel, size_t bytes, const uint8_t *rows, siz
 static void pack_panel(uint8_t *panel, enum dtype type, const uint8_t *rows, size_t row_bytes, uint32_t n_lanes, uint32_t k)
 {
     switch (type) {
-    case DTYPE_Q8_0: pack_blocks(panel, DTYPE_Q8_0, rows, row_bytes, n_lanes, k); break;
-    case DTYPE_Q4_0: pack_blocks(panel, DTYPE_Q4_0, rows, row_bytes, n_lanes, k); break;
-    case DTYPE_Q4_1: pack_blocks(panel, DTYPE_Q4_1, rows, row_bytes, n_lanes, k); break;
+#define CASE(type, TYPE, isa) case DTYPE_##TYPE: pack_blocks(panel, DTYPE_##TYPE, rows, row_bytes, n_lanes, k); break;
+    MATMUL_INT8_TYPES(CASE, )
+#undef CASE
     case DTYPE_F32: pack_elements(panel, 4, rows, row_bytes, n_lanes, k); break;
     default: pack_elements(panel, 2, rows, row_bytes, n_lanes, k); break;
     }
@@ -65,7 +91,7 @@ void matmul_pack(void *packed, enum dtype type, const void *rows, size_t row_byt
     for (uint32_t panel = panel0; panel < panel1; panel++) {
         uint8_t *to = (uint8_t *)packed + panel * bytes;
         uint32_t row = panel * PANEL_ROWS, n_lanes = row < n_rows ? MIN(PANEL_ROWS, n_rows - row) : 0;
-        size_t used = n_lanes < PANEL_ROWS ? 0 : PANEL_ROWS * dtype_bytes(type, k);
+        size_t used = n_lanes < PANEL_ROWS || quant_info[type].n_scales ? 0 : PANEL_ROWS * dtype_bytes(type, k);
         memset(to + used, 0, bytes - used);
         pack_panel(to, type, (const uint8_t *)rows + row * row_bytes, row_bytes, n_lanes, k);
     }

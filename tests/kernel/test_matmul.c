@@ -60,6 +60,18 @@ struct problem {
     struct matmul_args args;            /* all but y */
 };
 
+/* Where the f16 numbers of a block are: d, and the one for minimums (0: none).  All other bytes may be any. */
+static const struct { uint8_t d, m; } scales_at[N_DTYPES] = {
+    [DTYPE_Q4_1] = { 0, 2 }, [DTYPE_Q5_1] = { 0, 2 }, [DTYPE_Q2_K] = { 80, 82 }, [DTYPE_Q3_K] = { 108, 0 },
+    [DTYPE_Q4_K] = { 0, 2 }, [DTYPE_Q5_K] = { 0, 2 }, [DTYPE_Q6_K] = { 208, 0 },
+};
+
+/* The least K that a group of the tree can have. */
+static uint32_t unit_of(enum dtype type, bool int8)
+{
+    return MAX(dtype_info[type].block, int8 ? ACT_BLOCK : 1);
+}
+
 /* A weight block of any bits, with scales that are neither infinite nor large. */
 static void random_weights(uint8_t *to, enum dtype type, size_t n_bytes)
 {
@@ -71,11 +83,13 @@ static void random_weights(uint8_t *to, enum dtype type, size_t n_bytes)
         uint16_t f16 = f32_to_f16(value / 64), bf16 = f32_to_bf16(value);
         if (type == DTYPE_F32)
             memcpy(to + i, &value, 4);
+        else if (type == DTYPE_MXFP4)
+            to[i] = (uint8_t)(118 + random_u32() % 8);
         else
-            memcpy(to + i, type == DTYPE_BF16 ? &bf16 : &f16, 2);
+            memcpy(to + i + scales_at[type].d, type == DTYPE_BF16 ? &bf16 : &f16, 2);
         f16 = f32_to_f16(random_float(0.1f));
-        if (type == DTYPE_Q4_1)
-            memcpy(to + i + 2, &f16, 2);
+        if (scales_at[type].m)
+            memcpy(to + i + scales_at[type].m, &f16, 2);
     }
 }
 
@@ -109,9 +123,8 @@ static void problem_set_x(struct problem *p)
 
 static void problem_open(struct problem *p, enum dtype type, bool int8, uint32_t n, uint32_t k, uint32_t t, size_t tree)
 {
-    const uint32_t unit = int8 || dtype_info[type].block > 1 ? 32 : 1;
     *p = (struct problem) { .type = type, .int8 = int8, .n = n, .k = k, .t = t, .tree_row = trees + tree };
-    p->tree = tree_of(p->tree_row, k, unit);
+    p->tree = tree_of(p->tree_row, k, unit_of(type, int8));
     p->row_bytes = dtype_bytes(type, k) + 6;
     p->x_stride = int8 ? k / 32 * sizeof(struct act_block) + 4 : k * sizeof(float) + 12;
     p->rows = malloc(n * p->row_bytes);
@@ -166,6 +179,7 @@ static const char *const type_names[] = { "f32 activations", "int8 activations" 
 static const struct { uint32_t n, k, t; } shapes[] = {
     { 1, 32, 1 }, { 15, 64, 2 }, { 17, 96, 3 }, { 33, 160, 4 }, { 100, 576, 5 }, { 16, 32, 7 }, { 32, 2048, 8 },
     { 33, 352, 9 }, { 15, 1536, 1 }, { 100, 2080, 19 }, { 48, 512, 17 }, { 81, 320, 1 }, { 64, 1056, 13 },
+    { 1, 256, 4 }, { 17, 768, 1 }, { 33, 1280, 6 }, { 15, 2304, 11 }, { 100, 1792, 2 }, { 81, 256, 3 },
     { 17, 37, 6 }, { 33, 177, 12 }, { 100, 1, 3 }, { 16, 2079, 2 },
 };
 
@@ -185,7 +199,7 @@ static void compare_variants(const struct problem *p)
 static void test_variants(enum dtype type, bool int8)
 {
     for (size_t s = 0; s < COUNT_OF(shapes); s++) {
-        if (shapes[s].k % 32 && (int8 || dtype_info[type].block > 1))
+        if (shapes[s].k % unit_of(type, int8))
             continue;
         for (size_t tree = 0; tree < COUNT_OF(trees); tree++) {
             struct problem p;
@@ -210,7 +224,7 @@ static void test_alone(enum dtype type, bool int8)
     struct problem p;
     check_begin("%s %s: a row alone", dtype_info[type].name, type_names[int8]);
     random_state = 1;
-    problem_open(&p, type, int8, 40, 608, 23, 2);
+    problem_open(&p, type, int8, 40, ROUND_UP(608, unit_of(type, int8)), 23, 2);
     for (size_t v = 0; v < n_kernels; v++) {
         if (!can_run(kernels_all[v]))
             continue;
@@ -281,29 +295,32 @@ static void test_reference(enum dtype type, bool int8)
         struct problem p;
         check_begin("%s %s, %s: near the sum in double", dtype_info[type].name, type_names[int8], trees[tree].name);
         random_state = tree;
-        problem_open(&p, type, int8, 35, 1088, 5, tree);
+        problem_open(&p, type, int8, 35, ROUND_UP(1088, unit_of(type, int8)), 5, tree);
         check_reference(&p);
         problem_close(&p);
     }
 }
 
-/* Quants of all bits set or clear, scales of zero, subnormal, largest and negative. */
+/* Quants and sub-scales of all bits set or clear, scales of zero, subnormal, largest and negative. */
 static void test_extremes(enum dtype type, bool int8)
 {
     static const uint16_t scales[] = { 0, 0x8000, 1, 0x83ff, 0x7bff, 0xfbff, 0x3c00 };
-    static const uint8_t quants[] = { 0, 0x80, 0xff, 0x7f };
+    static const uint8_t quants[] = { 0, 0x80, 0xff, 0x7f }, e8m0[COUNT_OF(scales)] = { 0, 1, 2, 3, 127, 200, 100 };
     const uint32_t block = dtype_info[type].bytes;
     struct problem p;
 
     check_begin("%s %s: extremes", dtype_info[type].name, type_names[int8]);
     random_state = 2;
-    problem_open(&p, type, int8, COUNT_OF(scales) * COUNT_OF(quants), 192, 9, 2);
+    problem_open(&p, type, int8, COUNT_OF(scales) * COUNT_OF(quants), 6 * unit_of(type, int8), 9, 2);
     for (uint32_t n = 0; n < p.n; n++)
         for (uint8_t *b = p.rows + n * p.row_bytes; b < p.rows + (n + 1) * p.row_bytes - 6; b += block) {
             memset(b, quants[n % COUNT_OF(quants)], block);
-            memcpy(b, scales + n / COUNT_OF(quants), 2);
-            if (type == DTYPE_Q4_1)
-                memcpy(b + 2, scales + random_u32() % COUNT_OF(scales), 2);
+            if (type == DTYPE_MXFP4)
+                *b = e8m0[n / COUNT_OF(quants)];
+            else
+                memcpy(b + scales_at[type].d, scales + n / COUNT_OF(quants), 2);
+            if (scales_at[type].m)
+                memcpy(b + scales_at[type].m, scales + random_u32() % COUNT_OF(scales), 2);
         }
     for (uint32_t i = 0; i < p.k * p.t; i++)
         p.x_f32[i] = i / p.k == 0 ? 127.0f : i / p.k == 1 ? -127.0f : i / p.k == 2 ? 0.0f : p.x_f32[i];
@@ -314,20 +331,53 @@ static void test_extremes(enum dtype type, bool int8)
     problem_close(&p);
 }
 
+/* Scales that are not finite: every variant gives NaN where the portable C does, and else its bits. */
+static void test_bad_scales(enum dtype type, bool int8)
+{
+    static const uint16_t bad[] = { 0x7c00, 0xfc00, 0x7e00, 0xfe01 };
+    struct problem p;
+
+    check_begin("%s %s: scales that are not finite", dtype_info[type].name, type_names[int8]);
+    random_state = 5;
+    problem_open(&p, type, int8, 40, 4 * unit_of(type, int8), 9, 0);
+    for (uint32_t n = 0; n < p.n; n += 3) {
+        uint8_t *b = p.rows + n * p.row_bytes + n % 4 * dtype_info[type].bytes;
+        if (type == DTYPE_MXFP4)
+            *b = (uint8_t)(255 - n % 2);
+        else
+            memcpy(b + (n % 2 ? scales_at[type].m : scales_at[type].d), bad + n % COUNT_OF(bad), 2);
+    }
+    problem_pack(&p);
+    float *want = problem_run(&p, kernels_all[0]);
+    for (size_t v = 1; v < n_kernels; v++) {
+        if (!can_run(kernels_all[v]))
+            continue;
+        float *got = problem_run(&p, kernels_all[v]);
+        for (uint32_t i = 0; i < p.n * p.t; i++) {
+            size_t at = i / p.n * p.args.y_stride + i % p.n;
+            check(isnan(got[at]) ? isnan(want[at]) : !memcmp(got + at, want + at, sizeof *got));
+        }
+        free(got);
+    }
+    free(want);
+    problem_close(&p);
+}
+
 /* One bad value in a row of x spoils every output of that row and of no other. */
 static void test_not_finite(enum dtype type, bool int8)
 {
     struct problem p;
     check_begin("%s %s: NaN and infinity in x", dtype_info[type].name, type_names[int8]);
     random_state = 3;
-    problem_open(&p, type, int8, 20, 256, 9, 2);
+    const uint32_t unit = MAX(unit_of(type, int8), 32);
+    problem_open(&p, type, int8, 20, 8 * unit, 9, 2);
     for (uint32_t n = 0; n < p.n; n++)                              /* infinity times this is no NaN: but then minus it is */
-        memcpy(p.rows + n * p.row_bytes + dtype_bytes(type, 224), p.rows + n * p.row_bytes + dtype_bytes(type, 64),
-               dtype_bytes(type, 32));
+        memcpy(p.rows + n * p.row_bytes + dtype_bytes(type, 7 * unit), p.rows + n * p.row_bytes + dtype_bytes(type, 2 * unit),
+               dtype_bytes(type, unit));
     problem_pack(&p);
     p.x_f32[2 * p.k + 77] = NAN;
-    p.x_f32[4 * p.k + 64 + 7] = INFINITY;
-    p.x_f32[4 * p.k + 224 + 7] = -INFINITY;
+    p.x_f32[4 * p.k + 2 * unit + 7] = INFINITY;
+    p.x_f32[4 * p.k + 7 * unit + 7] = -INFINITY;
     problem_set_x(&p);
     for (size_t v = 0; v < n_kernels; v++) {
         if (!can_run(kernels_all[v]))
@@ -346,7 +396,7 @@ static void test_tree(enum dtype type, bool int8)
     struct problem p;
     check_begin("%s %s: the tree of 8 groups", dtype_info[type].name, type_names[int8]);
     random_state = 4;
-    problem_open(&p, type, int8, 16, 256, 1, 4);
+    problem_open(&p, type, int8, 16, 8 * MAX(unit_of(type, int8), 32), 1, 4);
     float *apart = problem_run(&p, kernels_all[0]), want[PANEL_ROWS];
     for (uint32_t n = 0; n < p.n; n++) {
         float g[8];
@@ -354,7 +404,7 @@ static void test_tree(enum dtype type, bool int8)
             g[i] = apart[i * p.args.part_stride + n];
         want[n] = ((g[0] + g[1]) + (g[2] + g[3])) + ((g[4] + g[5]) + (g[6] + g[7]));
     }
-    p.tree = tree_of(trees + 2, p.k, 32);
+    p.tree = tree_of(trees + 2, p.k, MAX(unit_of(type, int8), 32));
     float *got = problem_run(&p, kernels_all[0]);
     check_bytes("tree", got, want, sizeof want);
     free(apart);
@@ -404,8 +454,10 @@ int main(void)
             test_reference(type, int8);
             test_tree(type, int8);
             test_not_finite(type, int8);
-            if (dtype_info[type].block > 1)
+            if (dtype_info[type].block > 1) {
                 test_extremes(type, int8);
+                test_bad_scales(type, int8);
+            }
         }
     test_nothing_to_do();
     test_find();
