@@ -55,6 +55,10 @@ static ALWAYS_INLINE vec vec_add_exponent(vec p, vec shifted)
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), _mm512_slli_epi32(_mm512_castps_si512(shifted), 23)));
 }
 
+/* Lanes 0 .. 7 and 8 .. 15 of 16 */
+static ALWAYS_INLINE __m256 lanes_low(const vec *lanes) { return _mm512_castps512_ps256(lanes[0]); }
+static ALWAYS_INLINE __m256 lanes_high(const vec *lanes) { return _mm512_extractf32x8_ps(lanes[0], 1); }
+
 /* The first n of a vector, 0 <= n <= LANES: what follows in memory is not touched, what follows in the vector is +0. */
 static ALWAYS_INLINE __mmask16 first_lanes(size_t n) { return (__mmask16)((1u << n) - 1); }
 static ALWAYS_INLINE vec vec_load_part(const float *from, size_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), from); }
@@ -133,6 +137,9 @@ static ALWAYS_INLINE vec vec_add_exponent(vec p, vec shifted)
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
 }
 
+static ALWAYS_INLINE __m256 lanes_low(const vec *lanes) { return lanes[0]; }
+static ALWAYS_INLINE __m256 lanes_high(const vec *lanes) { return lanes[1]; }
+
 static ALWAYS_INLINE __m256i first_lanes(size_t n)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -184,27 +191,21 @@ static ALWAYS_INLINE void vec_zip(vec x, vec y, vec *a, vec *b)
 
 #define VECS_16 (16 / LANES)            /* vectors that hold the 16 virtual lanes of a reduction, or the 16 keys of a tile */
 
-/* The fixed tree over 16 lanes. */
+/* The fixed tree over 16 lanes: gap 8, 4, 2, 1; what the upper lanes of a step hold does not matter. */
 static ALWAYS_INLINE float lanes_sum(const vec lanes[VECS_16])
 {
-    float lane[16];
-    for (int v = 0; v < VECS_16; v++)
-        vec_store(lane + v * LANES, lanes[v]);
-    for (int gap = 8; gap >= 1; gap /= 2)
-        for (int i = 0; i < gap; i++)
-            lane[i] += lane[i + gap];
-    return lane[0];
+    __m256 eight = _mm256_add_ps(lanes_low(lanes), lanes_high(lanes));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
 static ALWAYS_INLINE float lanes_max(const vec lanes[VECS_16])
 {
-    float lane[16];
-    for (int v = 0; v < VECS_16; v++)
-        vec_store(lane + v * LANES, lanes[v]);
-    for (int gap = 8; gap >= 1; gap /= 2)
-        for (int i = 0; i < gap; i++)
-            lane[i] = lane[i] > lane[i + gap] ? lane[i] : lane[i + gap];
-    return lane[0];
+    __m256 eight = _mm256_max_ps(lanes_low(lanes), lanes_high(lanes));
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
 /* exp(x) for x <= EXP_HIGHEST or NaN, step by step as math_exp(). */
