@@ -17,31 +17,38 @@ static void tile_read(float *to, const void *tile, size_t at, enum dtype type, s
     dequantize_row(to, (const char *)tile + dtype_bytes(type, at), type, n);
 }
 
-/* score[j] for the first n_keys of a span whose tiles begin at `tiles` */
-static void span_scores(float *score, const float *q, const void *const *tiles, uint32_t n_keys, uint32_t head_dim,
-                        float scale, enum dtype type)
+/* A span for one query: its tiles, and the keys from .. to - 1 that the query sees, counted from the first tile. */
+struct span {
+    const void *const *tiles;
+    uint32_t from, to;
+};
+
+/* score[j] for the keys of a span */
+static void span_scores(float *score, const struct span *span, const float *q, const struct attention_args *args, enum dtype type)
 {
-    for (uint32_t j0 = 0; j0 < n_keys; j0 += BLOCK_TOKENS) {
-        uint32_t n = MIN(n_keys - j0, BLOCK_TOKENS);
+    for (uint32_t j0 = span->from, n; j0 < span->to; j0 += n) {         /* n keys of one tile */
         float acc[BLOCK_TOKENS] = { 0 }, k[BLOCK_TOKENS];
-        for (uint32_t d = 0; d < head_dim; d++) {
-            tile_read(k, tiles[j0 / BLOCK_TOKENS], (size_t)d * BLOCK_TOKENS, type, n);
+        n = MIN(span->to - j0, BLOCK_TOKENS - j0 % BLOCK_TOKENS);
+        for (uint32_t d = 0; d < args->head_dim; d++) {
+            tile_read(k, span->tiles[j0 / BLOCK_TOKENS], (size_t)d * BLOCK_TOKENS + j0 % BLOCK_TOKENS, type, n);
             for (uint32_t j = 0; j < n; j++)
                 acc[j] = fmaf(q[d], k[j], acc[j]);
         }
-        for (uint32_t j = 0; j < n; j++)
-            score[j0 + j] = acc[j] * scale;
+        for (uint32_t j = 0; j < n; j++) {
+            float s = acc[j] * args->scale;
+            score[j0 + j] = args->softcap != 0.0f ? args->softcap * math_tanh(s / args->softcap) : s;
+        }
     }
 }
 
 /* m and l; the scores become p. */
-static void span_softmax(struct partial *part, float *score, uint32_t n_keys)
+static void span_softmax(struct partial *part, float *score, const struct span *span)
 {
     float lane[16] = { 0 }, m = -INFINITY;
 
-    for (uint32_t j = 0; j < n_keys; j++)
+    for (uint32_t j = span->from; j < span->to; j++)
         m = MAX(m, score[j]);
-    for (uint32_t j = 0; j < n_keys; j++) {
+    for (uint32_t j = span->from; j < span->to; j++) {
         score[j] = math_exp(score[j] - m);
         lane[j % 16] += score[j];
     }
@@ -52,15 +59,14 @@ static void span_softmax(struct partial *part, float *score, uint32_t n_keys)
     part->l = lane[0];
 }
 
-static void span_output(float *o, const float *p, const void *const *tiles, uint32_t n_keys, uint32_t head_dim,
-                        enum dtype type)
+static void span_output(float *o, const float *p, const struct span *span, uint32_t head_dim, enum dtype type)
 {
     float v[ATTENTION_MAX_DIM];
 
     for (uint32_t d = 0; d < head_dim; d++)
         o[d] = 0.0f;
-    for (uint32_t j = 0; j < n_keys; j++) {
-        tile_read(v, tiles[j / BLOCK_TOKENS], (size_t)head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS), type, head_dim);
+    for (uint32_t j = span->from; j < span->to; j++) {
+        tile_read(v, span->tiles[j / BLOCK_TOKENS], (size_t)head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS), type, head_dim);
         for (uint32_t d = 0; d < head_dim; d++)
             o[d] = fmaf(p[j], v[d], o[d]);
     }
@@ -82,16 +88,20 @@ static void query_attention(const struct attention_args *args, uint32_t query, e
     struct partial stack[ATTENTION_MAX_LEVELS];
     float score[SPAN_TOKENS];
     uint32_t depth = 0, n_keys = args->n_keys[query], head_dim = args->head_dim;
+    uint32_t first_key = args->first_key ? args->first_key[query] : 0;
 
-    assert(n_keys >= 1 && n_keys <= ATTENTION_MAX_KEYS && head_dim <= ATTENTION_MAX_DIM);
-    for (uint32_t start = 0; start < n_keys; start += SPAN_TOKENS) {
-        const void *const *tiles = args->tiles + start / BLOCK_TOKENS;
-        uint32_t n = MIN(n_keys - start, SPAN_TOKENS);
+    assert(first_key < n_keys && n_keys <= ATTENTION_MAX_KEYS && head_dim <= ATTENTION_MAX_DIM);
+    for (uint32_t start = first_key / SPAN_TOKENS * SPAN_TOKENS; start < n_keys; start += SPAN_TOKENS) {
         struct partial *part = &stack[depth++];
-        span_scores(score, args->q[query], tiles, n, head_dim, args->scale, type);
-        span_softmax(part, score, n);
-        span_output(part->o, score, tiles, n, head_dim, type);
-        for (uint32_t s = start / SPAN_TOKENS; s & 1; s >>= 1, depth--)
+        struct span span = {
+            .tiles = args->tiles + start / BLOCK_TOKENS,
+            .from = first_key > start ? first_key - start : 0,
+            .to = MIN(n_keys - start, SPAN_TOKENS),
+        };
+        span_scores(score, &span, args->q[query], args, type);
+        span_softmax(part, score, &span);
+        span_output(part->o, score, &span, head_dim, type);
+        for (uint32_t s = start / SPAN_TOKENS; (s & 1) && depth > 1; s >>= 1, depth--)       /* depth 1: the older is absent */
             partial_merge(&stack[depth - 2], &stack[depth - 1], head_dim);
     }
     for (; depth > 1; depth--)

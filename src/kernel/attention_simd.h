@@ -6,8 +6,9 @@
  * a group can have (EACH_GROUP) and every type, and found in a table.  Scores ask for this span's V, outputs for the next
  * span's K: in a decode the tiles come from memory, and this way memory works all the time.
  *
- * The queries of a group may see different numbers of keys.  A score that its query does not see costs time only, it is
- * replaced before the softmax.  The output is summed together over the keys that all see, then by each query alone. */
+ * The queries of a group may see different keys.  Scores are computed for all of them where one sees a key of the tile; a
+ * score that its query does not see costs time only, it is replaced before the softmax.  The output is summed by each query
+ * alone over the keys before those that all see, then together, then alone again. */
 #include "kernel/attention.h"
 
 #include "base/base.h"
@@ -36,11 +37,14 @@ struct partial {
 
 struct group {
     uint32_t n, head_dim;
-    float scale;
+    float scale, softcap;
     const void *const *tiles;                           /* of this span */
     uint32_t last_tile;                                 /* of the context, counted from `tiles` */
-    uint32_t n_keys[GROUP];                             /* that a query sees, of the whole context */
-    uint32_t n_seen[GROUP];                             /* and of this span */
+    uint32_t first_key[GROUP], n_keys[GROUP];           /* what a query sees of the whole context, */
+    uint32_t from[GROUP], to[GROUP];                    /* and of this span: keys from .. to - 1; 0 and 0 where none */
+    uint32_t all_from, all_to;                          /* the largest `from` and the least `to` */
+    uint32_t end;                                       /* the largest `to` */
+    uint32_t tiles_seen;                                /* a bit for each tile of which some query sees a key */
     uint32_t depth[GROUP];                              /* partials on a query's stack; this span's goes above them */
     float q[ATTENTION_MAX_DIM][GROUP] ALIGNED;
     float p[GROUP][SPAN_TOKENS] ALIGNED;                /* scores, then probabilities */
@@ -98,37 +102,48 @@ static ALWAYS_INLINE void score_tiles(struct group *g, uint32_t t0, uint32_t n_t
             vec_store(g->p[i] + t0 * BLOCK_TOKENS + v * LANES, vec_mul(acc[i][v], scale));
 }
 
-static ALWAYS_INLINE void score_span(struct group *g, uint32_t n_tiles, uint32_t n, enum dtype type)
+/* The tiles t0 .. t1 - 1 */
+static ALWAYS_INLINE void score_span(struct group *g, uint32_t t0, uint32_t t1, uint32_t n, enum dtype type)
 {
     const uint32_t step = WIDTH(n, VECS_16);
-    uint32_t t = 0;
+    uint32_t t = t0;
 
-    for (; t + step <= n_tiles; t += step)
+    for (; t + step <= t1; t += step)
         score_tiles(g, t, step, n, type);
-    for (; t < n_tiles; t++)
+    for (; t < t1; t++)
         score_tiles(g, t, 1, n, type);
 }
 
 /* ---- softmax ---- */
 
-/* Scores become probabilities; m and l go to the partial. */
-static void softmax_span(struct partial *part, float *p, uint32_t n_seen)
+static void softcap_span(float *p, uint32_t from, uint32_t to, float softcap)
+{
+    const vec cap = vec_all(softcap);
+
+    for (uint32_t j = from / LANES * LANES; j < to; j += LANES)
+        vec_store(p + j, vec_softcap(vec_load(p + j), cap));
+}
+
+/* Scores of the keys from .. to - 1 become probabilities; m and l go to the partial. */
+static void softmax_span(struct partial *part, float *p, uint32_t from, uint32_t to)
 {
     vec max[VECS_16], sum[VECS_16], m;
-    uint32_t n = ROUND_UP(n_seen, 16);
+    uint32_t first = from / 16 * 16, n = ROUND_UP(to, 16);
 
-    for (uint32_t j = n_seen; j < n; j++)
+    for (uint32_t j = first; j < from; j++)
         p[j] = -INFINITY;                               /* exp gives +0, which leaves its lane of the sum as it is */
+    for (uint32_t j = to; j < n; j++)
+        p[j] = -INFINITY;
     for (uint32_t v = 0; v < VECS_16; v++) {
-        max[v] = vec_load(p + v * LANES);
+        max[v] = vec_load(p + first + v * LANES);
         sum[v] = vec_all(0.0f);
     }
-    for (uint32_t j = 16; j < n; j += 16)
+    for (uint32_t j = first + 16; j < n; j += 16)
         for (uint32_t v = 0; v < VECS_16; v++)
             max[v] = vec_max(vec_load(p + j + v * LANES), max[v]);
     part->m = lanes_max(max);
     m = vec_all(part->m);
-    for (uint32_t j = 0; j < n; j += 16)
+    for (uint32_t j = first; j < n; j += 16)
         for (uint32_t v = 0; v < VECS_16; v++) {
             vec e = vec_exp_below_highest(vec_sub(vec_load(p + j + v * LANES), m));
             vec_store(p + j + v * LANES, e);
@@ -172,7 +187,7 @@ static ALWAYS_INLINE void output_tile(const struct group *g, vec sum[GROUP][WIDE
     }
 }
 
-/* All keys from .. to - 1; the sums go on from where keys before `from` left them. */
+/* All keys from .. to - 1; the sums go on from what o has, or start at 0 where `from` is the span's first key. */
 static ALWAYS_INLINE void output_columns(struct group *g, struct columns c, uint32_t from, uint32_t to, enum dtype type)
 {
     vec sum[GROUP][WIDEST];
@@ -205,13 +220,13 @@ static ALWAYS_INLINE void output_span(struct group *g, uint32_t from, uint32_t t
 
 /* ---- the table ---- */
 
-typedef void score_fn(struct group *g, uint32_t n_tiles);
+typedef void score_fn(struct group *g, uint32_t t0, uint32_t t1);
 typedef void output_fn(struct group *g, uint32_t from, uint32_t to, uint32_t first);
 
 #define DEFINE_LOOPS(n, type)                                                                               \
-    static void score_##type##_##n(struct group *g, uint32_t n_tiles)                                       \
+    static void score_##type##_##n(struct group *g, uint32_t t0, uint32_t t1)                               \
     {                                                                                                       \
-        score_span(g, n_tiles, n, DTYPE_##type);                                                            \
+        score_span(g, t0, t1, n, DTYPE_##type);                                                             \
     }                                                                                                       \
     static void output_##type##_##n(struct group *g, uint32_t from, uint32_t to, uint32_t first)            \
     {                                                                                                       \
@@ -253,7 +268,7 @@ static void query_push(struct group *g, uint32_t i, uint32_t span)
 {
     struct partial *top = &g->stack[i][g->depth[i]++];
 
-    for (; span & 1; span >>= 1, top--, g->depth[i]--)
+    for (; (span & 1) && g->depth[i] > 1; span >>= 1, top--, g->depth[i]--)      /* depth 1: the older is absent */
         partial_merge(top - 1, top, g->head_dim);
 }
 
@@ -281,35 +296,95 @@ static void group_load(struct group *g, const struct attention_args *args, uint3
     g->n = n_left >= GROUP ? GROUP : MIN(n_left, GROUP_REST);
     g->head_dim = args->head_dim;
     g->scale = args->scale;
-    for (uint32_t i = 0; i < g->n; i++) {
-        assert(args->n_keys[first + i] >= 1 && args->n_keys[first + i] <= ATTENTION_MAX_KEYS);
-        g->n_keys[i] = args->n_keys[first + i];
+    g->softcap = args->softcap;
+    for (uint32_t i = 0; i < GROUP; i++) {
+        uint32_t query = first + (i < g->n ? i : 0);    /* places without a query see what the first one sees */
+        g->first_key[i] = args->first_key ? args->first_key[query] : 0;
+        g->n_keys[i] = args->n_keys[query];
         g->depth[i] = 0;
+        assert(g->first_key[i] < g->n_keys[i] && g->n_keys[i] <= ATTENTION_MAX_KEYS);
+    }
+    for (uint32_t i = 0; i < g->n; i++)
         for (size_t d = 0; d < args->head_dim; d++)
             g->q[d][i] = args->q[first + i][d];
+}
+
+/* What each query sees of the span at `start`.  A fixed number of queries, so that the compiler makes vectors of it. */
+static void group_look(struct group *g, uint32_t start)
+{
+    uint32_t tiles = 0, from = 0, to = SPAN_TOKENS, end = 0;
+
+    for (uint32_t i = 0; i < GROUP; i++) {
+        uint32_t f = g->first_key[i] <= start ? 0 : g->first_key[i] - start;
+        uint32_t t = g->n_keys[i] <= start ? 0 : MIN(g->n_keys[i] - start, SPAN_TOKENS);
+        bool any = f < t;
+        g->from[i] = f = any ? f : 0;
+        g->to[i] = t = any ? t : 0;
+        tiles |= (1u << DIV_UP(t, BLOCK_TOKENS)) - (1u << f / BLOCK_TOKENS);
+        from = MAX(from, f);
+        to = MIN(to, t);
+        end = MAX(end, t);
     }
+    g->tiles_seen = tiles;
+    g->all_from = from;
+    g->all_to = to;
+    g->end = end;
+}
+
+static void group_scores(struct group *g, const struct group_loops *loops)
+{
+    const uint32_t tiles = g->tiles_seen;
+
+    for (uint32_t t0, t1 = 0; tiles >> t1; ) {          /* each run of tiles that are seen */
+        t0 = t1 + (uint32_t)__builtin_ctz(tiles >> t1);
+        t1 = t0 + (uint32_t)__builtin_ctz(~(tiles >> t0));
+        loops[g->n].score(g, t0, t1);
+    }
+}
+
+static void group_softmax(struct group *g)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct partial *part = &g->stack[i][g->depth[i]];
+        if (g->to[i] == 0)
+            continue;
+        if (g->softcap != 0.0f)
+            softcap_span(g->p[i], g->from[i], g->to[i], g->softcap);
+        softmax_span(part, g->p[i], g->from[i], g->to[i]);
+    }
+}
+
+/* Every query's o over its keys, in ascending order. */
+static void group_output(struct group *g, const struct group_loops *loops)
+{
+    uint32_t from = g->all_from, to = g->all_to;
+
+    if (from >= to)
+        from = to = 0;
+    for (uint32_t i = 0; i < g->n && g->all_from > 0; i++) {
+        if (g->from[i] > 0)
+            memset(g->stack[i][g->depth[i]].o, 0, ROUND_UP(g->head_dim, LANES) * sizeof(float));
+        if (g->from[i] < from)
+            loops[1].output(g, g->from[i], from, i);
+    }
+    if (from < to)
+        loops[g->n].output(g, from, to, 0);
+    for (uint32_t i = 0; i < g->n && g->end > to; i++)
+        if (g->to[i] > to)
+            loops[1].output(g, MAX(g->from[i], to), g->to[i], i);
 }
 
 static void group_span(struct group *g, uint32_t start, const struct group_loops *loops)
 {
-    uint32_t n_any = 0, n_all = SPAN_TOKENS;            /* keys that some query sees, that all see */
-
-    for (uint32_t i = 0; i < g->n; i++) {
-        g->n_seen[i] = g->n_keys[i] <= start ? 0 : MIN(g->n_keys[i] - start, SPAN_TOKENS);
-        n_any = MAX(n_any, g->n_seen[i]);
-        n_all = MIN(n_all, g->n_seen[i]);
-    }
-    loops[g->n].score(g, DIV_UP(n_any, BLOCK_TOKENS));
+    group_look(g, start);
+    if (g->tiles_seen == 0)
+        return;
+    group_scores(g, loops);
+    group_softmax(g);
+    group_output(g, loops);
     for (uint32_t i = 0; i < g->n; i++)
-        if (g->n_seen[i])
-            softmax_span(&g->stack[i][g->depth[i]], g->p[i], g->n_seen[i]);
-    loops[g->n].output(g, 0, n_all, 0);
-    for (uint32_t i = 0; i < g->n; i++) {
-        if (g->n_seen[i] > n_all)
-            loops[1].output(g, n_all, g->n_seen[i], i);
-        if (g->n_seen[i])
+        if (g->to[i])
             query_push(g, i, start / SPAN_TOKENS);
-    }
 }
 
 static void attention(const struct attention_args *args, enum dtype type)
@@ -318,11 +393,13 @@ static void attention(const struct attention_args *args, enum dtype type)
 
     assert(args->n_queries <= ATTENTION_MAX_QUERIES && args->head_dim <= ATTENTION_MAX_DIM);
     for (uint32_t first = 0; first < args->n_queries; first += g.n) {
-        uint32_t n_keys = 0;
+        uint32_t first_key = ATTENTION_MAX_KEYS, n_keys = 0;
         group_load(&g, args, first);
-        for (uint32_t i = 0; i < g.n; i++)
+        for (uint32_t i = 0; i < g.n; i++) {
+            first_key = MIN(first_key, g.first_key[i]);
             n_keys = MAX(n_keys, g.n_keys[i]);
-        for (uint32_t start = 0; start < n_keys; start += SPAN_TOKENS) {
+        }
+        for (uint32_t start = first_key / SPAN_TOKENS * SPAN_TOKENS; start < n_keys; start += SPAN_TOKENS) {
             g.tiles = args->tiles + start / BLOCK_TOKENS;
             g.last_tile = (n_keys - 1 - start) / BLOCK_TOKENS;
             group_span(&g, start, loops_of[type]);

@@ -131,8 +131,10 @@ typedef void kv_store_fn(void *tile, uint32_t slot, const float *k, const float 
  * Keys that the query does not see are skipped, not multiplied by 0; a span of which it sees none is absent.  Spans are merged
  * as a binary counter: after span s is pushed, for bit b = 0, 1, .. of s while it is 1, the two topmost partials are merged,
  * unless the lower one is absent: that is when (s >> b) << b is not above the first span that the query sees.  (So with
- * all spans seen: after 1 once, after 3 twice.)  At the end all are merged, the two topmost first.  merge(older a, newer b): m = max(a.m, b.m), ca = exp(a.m - m), cb = exp(b.m - m),
- * l = fmaf(b.l, cb, a.l * ca), o = fmaf(b.o, cb, a.o * ca).  The result is o * (1 / l). */
+ * all spans seen: after 1 once, after 3 twice.)  At the end all are merged, the two topmost first.
+ *   merge(older a, newer b): m = max(a.m, b.m), ca = exp(a.m - m), cb = exp(b.m - m),
+ *                            l = fmaf(b.l, cb, a.l * ca), o = fmaf(b.o, cb, a.o * ca)
+ * The result is o * (1 / l). */
 struct attention_args {
     const void *const *tiles;
     uint32_t n_queries;             /* 1 .. ATTENTION_MAX_QUERIES */

@@ -1,8 +1,10 @@
 /* Attention and the KV store: every variant that this CPU has against the portable C, bit for bit; the portable C against
- * a softmax in double.  Slots that no query sees are NaN, so that a key multiplied by 0 instead of skipped shows. */
+ * the rule of kernel.h written down once more, bit for bit, and against a softmax in double.  Slots that no query sees are
+ * NaN, so that a key multiplied by 0 instead of skipped shows; tiles of which no query sees a slot are NULL. */
 #include "base/dtype.h"
 #include "kernel/cpu.h"
 #include "kernel/kernel.h"
+#include "kernel/math.h"
 #include "tests/check.h"
 
 #include <math.h>
@@ -12,7 +14,7 @@
 
 static const enum dtype cache_types[] = { DTYPE_F16, DTYPE_BF16, DTYPE_F32 };
 
-/* Query i sees n_keys - i / heads * step keys (at least 1), as tokens of a prefill do. */
+/* Query i sees the keys before n_keys - i / heads * step (at least 1), as tokens of a prefill do. */
 static const struct shape { uint32_t head_dim, n_keys, n_queries, heads, step; } shapes[] = {
     {   1,    1,  1,  1,   0 },
     {   8,    2,  3,  3,   0 },
@@ -36,6 +38,37 @@ static const struct shape { uint32_t head_dim, n_keys, n_queries, heads, step; }
     { 256,   48, 64,  4,   3 },
 };
 
+/* A query sees the last `window` of these keys, all for 0, or with MIXED a range by chance. */
+#define MIXED UINT32_MAX
+static const struct view { uint32_t window; float softcap; } views[] = {
+    {     0, 50.0f },
+    {     1,  0.0f },
+    {     7,  2.0f },
+    {    16,  0.0f },
+    {   100,  0.0f },
+    {   100, 50.0f },
+    {   255,  0.0f },
+    {   256,  2.0f },
+    {   257,  0.0f },
+    {   700,  0.0f },
+    {   700,  2.0f },
+    { MIXED,  0.0f },
+    { MIXED,  2.0f },
+};
+static const struct view whole = { 0, 0.0f };
+static const struct shape windowed[] = {
+    {  24,    1,  1,  1,   0 },
+    {  64,   17,  6,  2,   1 },
+    {  16,  256,  8,  8,   0 },
+    {  33,  257,  9,  3,   1 },
+    {  64,  300, 16,  2,   5 },
+    {   8,  513, 64,  1,   1 },             /* the window's start is at every place of a span */
+    { 128,  768,  5,  1,  16 },
+    {  80, 1025,  4,  4,   0 },
+    {  12, 1999, 23,  1,  70 },             /* with small windows: tiles that none sees, between some that are seen */
+    {  64, 1500,  3,  1, 500 },             /* no tile in common */
+};
+
 static uint32_t seed = 1;
 
 static float random_float(void)         /* in [-1, 1) */
@@ -55,41 +88,65 @@ struct bench {
     void **tiles;
     uint32_t n_tiles;
     const float *q[ATTENTION_MAX_QUERIES];
-    uint32_t n_keys[ATTENTION_MAX_QUERIES];
+    uint32_t first_key[ATTENTION_MAX_QUERIES], n_keys[ATTENTION_MAX_QUERIES];
     float out_rows[ATTENTION_MAX_QUERIES][ATTENTION_MAX_DIM];
     float *out[ATTENTION_MAX_QUERIES];
 };
 
-static struct bench *bench_open(const struct shape *shape, enum dtype type)
+/* Which keys query i sees. */
+static void bench_look(struct bench *b, const struct shape *shape, uint32_t window, uint32_t i)
+{
+    uint32_t fewer = i / shape->heads * shape->step;
+
+    b->n_keys[i] = fewer < shape->n_keys ? shape->n_keys - fewer : 1;
+    if (window == MIXED) {
+        static const uint32_t most[] = { 1, 20, 300, 2000 };
+        b->n_keys[i] = 1 + (uint32_t)((random_float() + 1.0f) * 0.499f * (float)shape->n_keys);
+        window = 1 + (uint32_t)((random_float() + 1.0f) * 0.499f * (float)most[i % COUNT_OF(most)]);
+    }
+    b->first_key[i] = window && b->n_keys[i] > window ? b->n_keys[i] - window : 0;
+}
+
+static bool any_sees(const struct bench *b, uint32_t n_queries, uint32_t key)
+{
+    for (uint32_t i = 0; i < n_queries; i++)
+        if (b->first_key[i] <= key && key < b->n_keys[i])
+            return true;
+    return false;
+}
+
+static struct bench *bench_open(const struct shape *shape, const struct view *view, enum dtype type)
 {
     struct bench *b = calloc(1, sizeof *b);
     float k[ATTENTION_MAX_DIM], v[ATTENTION_MAX_DIM];
 
     b->n_tiles = DIV_UP(shape->n_keys, BLOCK_TOKENS);
     b->tiles = calloc(b->n_tiles, sizeof *b->tiles);
-    for (uint32_t t = 0; t < b->n_tiles; t++) {
-        b->tiles[t] = malloc(kv_tile_bytes(type, shape->head_dim));
-        memset(b->tiles[t], 0xff, kv_tile_bytes(type, shape->head_dim));        /* a NaN in all three types */
-    }
+    for (uint32_t i = 0; i < shape->n_queries; i++)
+        bench_look(b, shape, view->window, i);
     for (uint32_t j = 0; j < shape->n_keys; j++) {
+        void **tile = &b->tiles[j / BLOCK_TOKENS];
+        if (!any_sees(b, shape->n_queries, j))
+            continue;
+        if (!*tile)
+            *tile = memset(malloc(kv_tile_bytes(type, shape->head_dim)), 0xff, kv_tile_bytes(type, shape->head_dim));     /* NaN */
         for (uint32_t d = 0; d < shape->head_dim; d++) {
             k[d] = random_float();
             v[d] = random_float();
         }
-        kernels_all[0]->kv_store[type](b->tiles[j / BLOCK_TOKENS], j % BLOCK_TOKENS, k, v, shape->head_dim);
+        kernels_all[0]->kv_store[type](*tile, j % BLOCK_TOKENS, k, v, shape->head_dim);
     }
     for (uint32_t i = 0; i < shape->n_queries; i++) {
         float *q = malloc(shape->head_dim * sizeof *q);
-        uint32_t fewer = i / shape->heads * shape->step;
         for (uint32_t d = 0; d < shape->head_dim; d++)
             q[d] = 4.0f * random_float();
         b->q[i] = q;
-        b->n_keys[i] = fewer < shape->n_keys ? shape->n_keys - fewer : 1;
         b->out[i] = b->out_rows[i];
     }
     b->args = (struct attention_args){
         .tiles = (const void *const *)b->tiles, .n_queries = shape->n_queries, .q = b->q, .out = b->out,
-        .n_keys = b->n_keys, .head_dim = shape->head_dim, .scale = 1.0f / sqrtf((float)shape->head_dim),
+        .first_key = view->window ? b->first_key : NULL, .n_keys = b->n_keys, .head_dim = shape->head_dim,
+        .scale = 1.0f / sqrtf((float)shape->head_dim), .softcap = view->softcap,
     };
     return b;
 }
@@ -104,31 +161,109 @@ static void bench_close(struct bench *b)
     free(b);
 }
 
-static double cached(const struct bench *b, enum dtype type, uint32_t tile, size_t at)
+static float cached(const struct bench *b, enum dtype type, uint32_t tile, size_t at)
 {
     float value;
     dequantize_row(&value, (const char *)b->tiles[tile] + dtype_bytes(type, at), type, 1);
     return value;
 }
 
+static float cached_k(const struct bench *b, enum dtype type, uint32_t j, uint32_t d)
+{
+    return cached(b, type, j / BLOCK_TOKENS, (size_t)d * BLOCK_TOKENS + j % BLOCK_TOKENS);
+}
+
+static float cached_v(const struct bench *b, enum dtype type, uint32_t j, uint32_t d)
+{
+    return cached(b, type, j / BLOCK_TOKENS, (size_t)b->args.head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS) + d);
+}
+
+/* ---- the rule of kernel.h, in its own words ---- */
+
+struct part {
+    float m, l, o[ATTENTION_MAX_DIM];
+};
+
+static struct part span_part(const struct bench *b, enum dtype type, uint32_t i, uint32_t from, uint32_t to)
+{
+    struct part part = { .m = -INFINITY };
+    float score[SPAN_TOKENS], lane[16] = { 0 };
+    const struct attention_args *args = &b->args;
+
+    for (uint32_t j = from; j < to; j++) {
+        float acc = 0.0f;
+        for (uint32_t d = 0; d < args->head_dim; d++)
+            acc = fmaf(args->q[i][d], cached_k(b, type, j, d), acc);
+        acc *= args->scale;
+        if (args->softcap > 0.0f)
+            acc = args->softcap * math_tanh(acc / args->softcap);
+        score[j - from] = acc;
+        part.m = fmaxf(part.m, acc);
+    }
+    for (uint32_t j = from; j < to; j++) {
+        float p = math_exp(score[j - from] - part.m);
+        lane[j % 16] += p;
+        for (uint32_t d = 0; d < args->head_dim; d++)
+            part.o[d] = fmaf(p, cached_v(b, type, j, d), part.o[d]);
+    }
+    for (int gap = 8; gap >= 1; gap /= 2)
+        for (int k = 0; k < gap; k++)
+            lane[k] += lane[k + gap];
+    part.l = lane[0];
+    return part;
+}
+
+static void merge(struct part *a, const struct part *b)
+{
+    float m = fmaxf(a->m, b->m), ca = math_exp(a->m - m), cb = math_exp(b->m - m);
+
+    a->m = m;
+    a->l = fmaf(b->l, cb, a->l * ca);
+    for (int d = 0; d < ATTENTION_MAX_DIM; d++)
+        a->o[d] = fmaf(b->o[d], cb, a->o[d] * ca);
+}
+
+static void check_against_rule(const struct bench *b, enum dtype type)
+{
+    struct part stack[ATTENTION_MAX_LEVELS];
+
+    for (uint32_t i = 0; i < b->args.n_queries; i += b->args.n_queries > 20 ? 7 : 1) {
+        uint32_t first = b->first_key[i] / SPAN_TOKENS, end = b->n_keys[i], n = 0;
+        for (uint32_t s = first; s * SPAN_TOKENS < end; s++) {
+            stack[n++] = span_part(b, type, i, MAX(s * SPAN_TOKENS, b->first_key[i]), MIN((s + 1) * SPAN_TOKENS, end));
+            for (uint32_t bit = 0; s >> bit & 1 && (s >> bit) << bit > first; bit++, n--)
+                merge(&stack[n - 2], &stack[n - 1]);
+        }
+        for (; n > 1; n--)
+            merge(&stack[n - 2], &stack[n - 1]);
+        for (uint32_t d = 0; d < b->args.head_dim; d++)
+            stack[0].o[d] *= 1.0f / stack[0].l;
+        check_bytes("the rule", b->out[i], stack[0].o, b->args.head_dim * sizeof(float));
+    }
+}
+
+/* ---- */
+
 /* Plain softmax attention of one query in double. */
 static void attention_f64(double *out, const struct bench *b, enum dtype type, uint32_t i)
 {
-    uint32_t n = b->n_keys[i], head_dim = b->args.head_dim;
+    uint32_t first = b->first_key[i], n = b->n_keys[i], head_dim = b->args.head_dim;
     double *p = calloc(n, sizeof *p), max = -INFINITY, sum = 0.0;
 
-    for (uint32_t j = 0; j < n; j++) {
+    for (uint32_t j = first; j < n; j++) {
         for (uint32_t d = 0; d < head_dim; d++)
-            p[j] += b->q[i][d] * cached(b, type, j / BLOCK_TOKENS, (size_t)d * BLOCK_TOKENS + j % BLOCK_TOKENS);
+            p[j] += (double)b->q[i][d] * cached_k(b, type, j, d);
         p[j] *= b->args.scale;
+        if (b->args.softcap > 0.0f)
+            p[j] = b->args.softcap * tanh(p[j] / b->args.softcap);
         max = fmax(max, p[j]);
     }
-    for (uint32_t j = 0; j < n; j++)
+    for (uint32_t j = first; j < n; j++)
         sum += p[j] = exp(p[j] - max);
     for (uint32_t d = 0; d < head_dim; d++) {
         out[d] = 0.0;
-        for (uint32_t j = 0; j < n; j++)
-            out[d] += p[j] / sum * cached(b, type, j / BLOCK_TOKENS, (size_t)head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS) + d);
+        for (uint32_t j = first; j < n; j++)
+            out[d] += p[j] / sum * cached_v(b, type, j, d);
     }
     free(p);
 }
@@ -155,19 +290,21 @@ static void check_alone(const struct bench *b, attention_fn *run)
         one.n_queries = 1;
         one.q += i;
         one.n_keys += i;
+        if (one.first_key)
+            one.first_key += i;
         one.out = &out;
         run(&one);
         check_bytes("a query alone", got, b->out[i], b->args.head_dim * sizeof *got);
     }
 }
 
-static void test_attention(const struct shape *shape, enum dtype type)
+static void test_attention(const struct shape *shape, const struct view *view, enum dtype type)
 {
-    struct bench *b = bench_open(shape, type);
+    struct bench *b = bench_open(shape, view, type);
     float (*want)[ATTENTION_MAX_DIM] = calloc(1, sizeof b->out_rows);
 
-    check_begin("attention: %s, head_dim %u, %u keys, %u queries", dtype_info[type].name, shape->head_dim, shape->n_keys,
-                shape->n_queries);
+    check_begin("attention: %s, head_dim %u, %u keys, %u queries, window %d, softcap %g", dtype_info[type].name, shape->head_dim,
+                shape->n_keys, shape->n_queries, (int)view->window, (double)view->softcap);
     for (size_t v = 0; v < n_kernels; v++) {
         if (!has(kernels_all[v]))
             continue;
@@ -175,6 +312,7 @@ static void test_attention(const struct shape *shape, enum dtype type)
         kernels_all[v]->attention[type](&b->args);
         if (v == 0) {
             check_against_f64(b, type);
+            check_against_rule(b, type);
             memcpy(want, b->out_rows, sizeof b->out_rows);
         }
         check_bytes(kernels_all[v]->name, b->out_rows, want, sizeof b->out_rows);       /* and nothing past head_dim */
@@ -186,21 +324,46 @@ static void test_attention(const struct shape *shape, enum dtype type)
 }
 
 /* A NaN that is seen shows in the query that sees it and in no other; infinite scores do not trap or hang. */
-static void test_attention_nan(enum dtype type)
+static void test_attention_nan(enum dtype type, const struct view *view)
 {
     static const struct shape shape = { 64, 300, 16, 1, 8 };
-    struct bench *b = bench_open(&shape, type);
+    struct bench *b = bench_open(&shape, view, type);
     float k[64] = { [3] = NAN }, v[64] = { 0 };
 
-    check_begin("attention: %s, a NaN key", dtype_info[type].name);
+    check_begin("attention: %s, a NaN key, window %u, softcap %g", dtype_info[type].name, view->window,
+                (double)view->softcap);
     kernels_all[0]->kv_store[type](b->tiles[250 / BLOCK_TOKENS], 250 % BLOCK_TOKENS, k, v, 64);
     for (size_t n = 0; n < n_kernels; n++) {
         if (!has(kernels_all[n]))
             continue;
         kernels_all[n]->attention[type](&b->args);
-        for (uint32_t i = 0; i < shape.n_queries; i++)
-            check(isnan(b->out[i][0]) == (b->n_keys[i] > 250) && isnan(b->out[i][63]) == (b->n_keys[i] > 250));
+        for (uint32_t i = 0; i < shape.n_queries; i++) {
+            bool sees = b->first_key[i] <= 250 && 250 < b->n_keys[i];
+            check(isnan(b->out[i][0]) == sees && isnan(b->out[i][63]) == sees);
+        }
     }
+    bench_close(b);
+}
+
+/* No first_key, and one of zeros, are the same. */
+static void test_attention_zero(enum dtype type)
+{
+    static const struct shape shape = { 64, 600, 9, 3, 1 };
+    struct bench *b = bench_open(&shape, &whole, type);
+    float (*want)[ATTENTION_MAX_DIM] = calloc(1, sizeof b->out_rows);
+
+    check_begin("attention: %s, first_key all 0", dtype_info[type].name);
+    for (size_t n = 0; n < n_kernels; n++) {
+        if (!has(kernels_all[n]))
+            continue;
+        b->args.first_key = NULL;
+        kernels_all[n]->attention[type](&b->args);
+        memcpy(want, b->out_rows, sizeof b->out_rows);
+        b->args.first_key = b->first_key;
+        kernels_all[n]->attention[type](&b->args);
+        check_bytes(kernels_all[n]->name, b->out_rows, want, sizeof b->out_rows);
+    }
+    free(want);
     bench_close(b);
 }
 
@@ -235,10 +398,18 @@ int main(void)
 {
     for (size_t t = 0; t < COUNT_OF(cache_types); t++) {
         for (size_t s = 0; s < COUNT_OF(shapes); s++)
-            test_attention(&shapes[s], cache_types[t]);
-        for (uint32_t n = 1; n <= ATTENTION_MAX_QUERIES; n++)           /* every size of a group, and every rest */
-            test_attention(&(struct shape){ 24, 37, n, 3, 1 }, cache_types[t]);
-        test_attention_nan(cache_types[t]);
+            test_attention(&shapes[s], &whole, cache_types[t]);
+        for (size_t s = 0; s < COUNT_OF(windowed); s++)
+            for (size_t v = 0; v < COUNT_OF(views); v++)
+                test_attention(&windowed[s], &views[v], cache_types[t]);
+        for (uint32_t n = 1; n <= ATTENTION_MAX_QUERIES; n++) {         /* every size of a group, and every rest */
+            test_attention(&(struct shape){ 24, 37, n, 3, 1 }, &whole, cache_types[t]);
+            test_attention(&(struct shape){ 24, 270, n, 3, 1 }, &(struct view){ 20, 2.0f }, cache_types[t]);
+        }
+        test_attention_nan(cache_types[t], &whole);
+        test_attention_nan(cache_types[t], &(struct view){ 40, 0.0f });
+        test_attention_nan(cache_types[t], &(struct view){ 16, 2.0f });
+        test_attention_zero(cache_types[t]);
         for (size_t v = 0; v < n_kernels; v++)
             if (has(kernels_all[v]))
                 test_kv_store(kernels_all[v], cache_types[t]);
