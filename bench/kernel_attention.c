@@ -2,10 +2,10 @@
  *
  *   kernel_attention [ISA]
  *
- * Prints {"results": [{"isa", "cache", "case", "head_dim", "queries", "keys", "memory", "gflops", "gb_per_s"}, ..]}, of the
- * best of several runs in CPU time.  gflops counts 4 head_dim per query and key that it sees; gb_per_s counts each K and V
+ * Prints {"results": [{"isa", "cache", "case", "head_dim", "queries", "keys", "window", "softcap", "memory", "us", "gflops",
+ * "gb_per_s"}, ..]}, of the best of several runs in CPU time; us is one call.  gflops counts 4 head_dim per query and key that it sees; gb_per_s counts each K and V
  * byte once.  `memory` is "near" when the calls share one cache, "far" when they walk 128 MiB of caches, as the heads and
- * layers of a decode do. */
+ * layers of a decode do.  With a window a query sees its last keys only, and the tiles before them are NULL. */
 #include "base/base.h"
 #include "kernel/cpu.h"
 #include "kernel/kernel.h"
@@ -21,20 +21,31 @@
 #define RUN_S 0.03
 
 /* Queries i of the same i / heads are one token's; each token sees one key less than the one after it. */
-static const struct bench_case { const char *name; uint32_t head_dim, n_queries, heads, n_keys; bool far; } cases[] = {
-    { "span",    64,  8,  8,  256, false },
-    { "decode",  64,  3,  3,  512, false },
-    { "decode",  64,  3,  3, 4096, false },
-    { "decode",  64,  8,  8,  512, false },
-    { "decode",  64,  8,  8, 4096, false },
-    { "decode", 128,  4,  4, 4096, false },
-    { "decode", 128,  8,  8, 4096, false },
-    { "decode",  64,  3,  3, 4096, true },
-    { "decode", 128,  4,  4, 4096, true },
-    { "decode", 128,  8,  8, 4096, true },
-    { "prefill", 64, 64,  3,  512, false },
-    { "prefill", 64, 64,  8, 4096, false },
-    { "prefill", 128, 64, 4, 2048, false },
+static const struct bench_case {
+    const char *name;
+    uint32_t head_dim, n_queries, heads, n_keys;
+    bool far;
+    uint32_t window;
+    float softcap;
+} cases[] = {
+    { "span",    64,  8,  8,  256, false, 0, 0.0f },
+    { "decode",  64,  3,  3,  512, false, 0, 0.0f },
+    { "decode",  64,  3,  3, 4096, false, 0, 0.0f },
+    { "decode",  64,  8,  8,  512, false, 0, 0.0f },
+    { "decode",  64,  8,  8, 4096, false, 0, 0.0f },
+    { "decode", 128,  4,  4, 4096, false, 0, 0.0f },
+    { "decode", 128,  8,  8, 4096, false, 0, 0.0f },
+    { "decode",  64,  3,  3, 4096, true, 0, 0.0f },
+    { "decode", 128,  4,  4, 4096, true, 0, 0.0f },
+    { "decode", 128,  8,  8, 4096, true, 0, 0.0f },
+    { "prefill", 64, 64,  3,  512, false, 0, 0.0f },
+    { "prefill", 64, 64,  8, 4096, false, 0, 0.0f },
+    { "prefill", 128, 64, 4, 2048, false, 0, 0.0f },
+    { "decode", 128,  4,  4,  512, false, 0, 0.0f },
+    { "decode", 128,  4,  4, 100096, false, 512, 0.0f },        /* two spans, */
+    { "decode", 128,  4,  4, 100000, false, 512, 0.0f },        /* and three */
+    { "decode", 128,  4,  4,  512, false, 0, 50.0f },
+    { "prefill", 128, 64, 4, 2048, false, 512, 0.0f },
 };
 
 static double cpu_seconds(void)
@@ -69,9 +80,11 @@ static void bench(const struct kernels *kernels, enum dtype type, const struct b
     static float q_rows[ATTENTION_MAX_QUERIES][ATTENTION_MAX_DIM], out_rows[ATTENTION_MAX_QUERIES][ATTENTION_MAX_DIM];
     const float *q[ATTENTION_MAX_QUERIES];
     float *out[ATTENTION_MAX_QUERIES], kv[ATTENTION_MAX_DIM];
-    uint32_t n_keys[ATTENTION_MAX_QUERIES], n_tiles = DIV_UP(c->n_keys, BLOCK_TOKENS);
-    uint32_t n_tokens = DIV_UP(c->n_queries, c->heads);
-    size_t tile_bytes = kv_tile_bytes(type, c->head_dim), cache_bytes = n_tiles * tile_bytes;
+    uint32_t first_key[ATTENTION_MAX_QUERIES], n_keys[ATTENTION_MAX_QUERIES], n_tiles = DIV_UP(c->n_keys, BLOCK_TOKENS);
+    uint32_t n_tokens = DIV_UP(c->n_queries, c->heads), n_skipped = 0;          /* tiles that no query sees */
+    if (c->window && c->window + n_tokens < c->n_keys)
+        n_skipped = (c->n_keys + 1 - n_tokens - c->window) / BLOCK_TOKENS;
+    size_t tile_bytes = kv_tile_bytes(type, c->head_dim), cache_bytes = (n_tiles - n_skipped) * tile_bytes;
     uint32_t n_caches = c->far ? (uint32_t)(FAR_BYTES / cache_bytes) : 1;
     const void **tiles = calloc((size_t)n_caches * n_tiles, sizeof *tiles);
     char *memory = aligned_alloc(CACHE_LINE, n_caches * cache_bytes);
@@ -79,11 +92,14 @@ static void bench(const struct kernels *kernels, enum dtype type, const struct b
 
     for (uint32_t d = 0; d < c->head_dim; d++)
         kv[d] = 0.5f - (float)(d % 7) / 8.0f;
-    for (size_t t = 0; t < (size_t)n_caches * n_tiles; t++) {
-        tiles[t] = memory + t * tile_bytes;
+    for (size_t t = 0, n_filled = 0; t < (size_t)n_caches * n_tiles; t++) {
+        if (t % n_tiles < n_skipped)
+            continue;
+        char *tile = memory + n_filled++ * tile_bytes;
+        tiles[t] = tile;
         for (uint32_t slot = 0; slot < BLOCK_TOKENS; slot++) {
             kv[t % c->head_dim] += 1.0f / 64;
-            kernels->kv_store[type](memory + t * tile_bytes, slot, kv, kv, c->head_dim);
+            kernels->kv_store[type](tile, slot, kv, kv, c->head_dim);
         }
     }
     for (uint32_t i = 0; i < c->n_queries; i++) {
@@ -92,15 +108,17 @@ static void bench(const struct kernels *kernels, enum dtype type, const struct b
         q[i] = q_rows[i];
         out[i] = out_rows[i];
         n_keys[i] = c->n_keys + 1 - n_tokens + i / c->heads;
-        flops += 4.0 * n_keys[i] * c->head_dim;
+        first_key[i] = c->window && n_keys[i] > c->window ? n_keys[i] - c->window : 0;
+        flops += 4.0 * (n_keys[i] - first_key[i]) * c->head_dim;
     }
-    struct attention_args args = { .n_queries = c->n_queries, .q = q, .out = out, .n_keys = n_keys,
-                                   .head_dim = c->head_dim, .scale = 1.0f / sqrtf((float)c->head_dim) };
+    struct attention_args args = { .n_queries = c->n_queries, .q = q, .out = out, .first_key = c->window ? first_key : NULL,
+                                   .n_keys = n_keys, .head_dim = c->head_dim, .scale = 1.0f / sqrtf((float)c->head_dim),
+                                   .softcap = c->softcap };
     seconds = best_seconds(kernels->attention[type], &args, tiles, n_tiles, n_caches);
     printf("%s  {\"isa\": \"%s\", \"cache\": \"%s\", \"case\": \"%s\", \"head_dim\": %u, \"queries\": %u, \"keys\": %u, "
-           "\"memory\": \"%s\", \"gflops\": %.1f, \"gb_per_s\": %.1f}", first ? "" : ",\n", kernels->name,
-           dtype_info[type].name, c->name, c->head_dim, c->n_queries, c->n_keys, c->far ? "far" : "near",
-           flops / seconds * 1e-9, (double)cache_bytes / seconds * 1e-9);
+           "\"window\": %u, \"softcap\": %g, \"memory\": \"%s\", \"us\": %.2f, \"gflops\": %.1f, \"gb_per_s\": %.1f}", first ? "" : ",\n", kernels->name,
+           dtype_info[type].name, c->name, c->head_dim, c->n_queries, c->n_keys, c->window, (double)c->softcap,
+           c->far ? "far" : "near", seconds * 1e6, flops / seconds * 1e-9, (double)cache_bytes / seconds * 1e-9);
     fflush(stdout);
     free(memory);
     free(tiles);
