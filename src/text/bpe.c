@@ -161,17 +161,30 @@ static int encode_word(const struct tokenizer *t, const char *word, size_t n_byt
     return 0;
 }
 
+static int encode_words(const struct tokenizer *t, const char *text, size_t n_bytes, struct merger *merger, struct ids *out)
+{
+    struct words words;
+    int err = 0;
+    words_init(&words, t->pre, text, n_bytes);
+    for (size_t n; !err && (n = words_next(&words)) > 0; text += n)
+        err = encode_word(t, text, n, merger, out);
+    return err;
+}
+
 static int bpe_encode(const struct tokenizer *t, const char *text, size_t n_bytes, bool first, struct merger *merger,
                       struct ids *out)
 {
-    int err = 0;
+    struct buffer composed = { 0 };
+    int err;
     (void)first;
     merger->may_join = bpe_may_join;
     merger->vocabulary = t;
-    for (size_t n; n_bytes && !err; text += n, n_bytes -= n) {
-        n = t->pre->next(t->pre, text, n_bytes);
-        err = encode_word(t, text, n, merger, out);
-    }
+    if (!t->pre->nfc)
+        return encode_words(t, text, n_bytes, merger, out);
+    unicode_add_nfc(&composed, text, n_bytes);
+    err = composed.failed ? error_set(ERR_NO_MEMORY, "no memory to encode %zu bytes", n_bytes) :
+          encode_words(t, composed.bytes, composed.size, merger, out);
+    buffer_release(&composed);
     return err;
 }
 

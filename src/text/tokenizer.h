@@ -4,7 +4,8 @@
  * BPE ("llama"); a model or pre-tokenizer that is not known is an error at open, never wrong ids.  Read-only once open:
  * any thread may call in.
  *
- * Text is taken as it is: Qwen's tokenizers bring it to NFC first, which no key of the file says and is the caller's. */
+ * Where the model's tokenizer brings text to NFC first, which no key of the file says, the name of the pre-tokenizer implies
+ * it (pretokenize.h).  Special tokens are found before that, in the text as it is. */
 #ifndef STOA_TEXT_TOKENIZER_H
 #define STOA_TEXT_TOKENIZER_H
 

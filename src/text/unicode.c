@@ -54,29 +54,45 @@ size_t utf8_encode(uint32_t code, char to[4])
     return n;
 }
 
-static enum char_class class_from_table(uint32_t code)
+uint32_t unicode_value(const struct unicode_range *ranges, size_t n, uint32_t code)
 {
-    size_t low = 0, high = n_unicode_ranges;
+    size_t low = 0, high = n;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        const struct unicode_range *range = &unicode_ranges[middle];
-        if (code < range->first)
+        if (code < ranges[middle].first)
             high = middle;
-        else if (code >= range->first + range->n)
+        else if (code >= ranges[middle].first + ranges[middle].n)
             low = middle + 1;
         else
-            return range->class;
+            return ranges[middle].value;
     }
-    return CHAR_OTHER;
+    return 0;
 }
 
-enum char_class unicode_class(uint32_t code)
+static uint32_t ascii_class(uint32_t code)
 {
-    if (code >= 0x80)
-        return class_from_table(code);
     if (code - '0' < 10)
-        return CHAR_NUMBER;
+        return CHAR_DIGIT;
     if ((code | 0x20) - 'a' < 26)
-        return CHAR_LETTER;
-    return code == ' ' || code - '\t' < 5 ? CHAR_SPACE : CHAR_OTHER;
+        return code & 0x20 ? CHAR_LOWER : CHAR_UPPER;
+    if (code <= ' ' || code == 0x7f)
+        return code == ' ' || code - '\t' < 5 ? CHAR_SPACE : CHAR_OTHER;
+    switch (code) {
+    case '$': case '+': case '<': case '=': case '>': case '^': case '`': case '|': case '~':
+        return CHAR_SYMBOL;
+    }
+    return CHAR_PUNCTUATION;
+}
+
+uint32_t unicode_class(uint32_t code)
+{
+    if (code < 0x80)
+        return ascii_class(code);
+    uint32_t class = unicode_value(unicode_ranges, n_unicode_ranges, code);
+    return class ? class : CHAR_OTHER;
+}
+
+uint32_t unicode_set(uint32_t code)
+{
+    return unicode_value(unicode_sets, n_unicode_sets, code);
 }

@@ -3,7 +3,6 @@
 #include "tests/check.h"
 #include "tests/text/golden.h"
 #include "tests/text/tiny_gguf.h"
-#include "text/pretokenize.h"
 #include "text/tokenizer.h"
 
 #include <string.h>
@@ -34,31 +33,6 @@ static void check_round_trip(const struct tokenizer *t, const char *name, const 
         check_bytes(name, out.bytes, text, n_bytes);
     buffer_release(&out);
     free(ids);
-}
-
-static void test_pretokenizers(void)
-{
-    json_t *golden = golden_load("pretokenize.json"), *texts = json_object_get(golden, "texts"), *cuts;
-    const char *name;
-    json_object_foreach(json_object_get(golden, "bytes"), name, cuts) {
-        const struct pretokenizer *pre = pretokenizer_find(name);
-        check_begin("pre-tokenizer %s", name);
-        for (size_t i = 0; pre && i < json_array_size(texts); i++) {
-            json_t *text = json_array_get(texts, i), *want = json_array_get(cuts, i);
-            const char *bytes = json_string_value(text);
-            size_t n_bytes = json_string_length(text), at = 0, n = 0;
-            for (; at < n_bytes; n++) {
-                size_t step = pre->next(pre, bytes + at, n_bytes - at);
-                if (!check_int(step, json_integer_value(json_array_get(want, n)))) {
-                    printf("  piece %zu of text %zu: %s\n", n, i, bytes);
-                    break;
-                }
-                at += step;
-            }
-        }
-        check(pre);
-    }
-    json_decref(golden);
 }
 
 static void check_golden(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, json_t *want)
@@ -423,7 +397,6 @@ static void test_bad_files(void)
 
 int main(void)
 {
-    test_pretokenizers();
     test_tiny_bpe();
     test_any_bytes();
     test_tiny_spm();
