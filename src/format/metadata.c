@@ -133,6 +133,11 @@ int model_file_require_f32(const struct model_file *file, const char *key, float
     return model_file_get_f32(file, key, out) ? 0 : unfit(file, key, "a finite number");
 }
 
+int model_file_require_bool(const struct model_file *file, const char *key, bool *out)
+{
+    return model_file_get_bool(file, key, out) ? 0 : unfit(file, key, "a bool");
+}
+
 int model_file_require_string(const struct model_file *file, const char *key, const char **out, size_t *n_bytes)
 {
     return model_file_get_string(file, key, out, n_bytes) ? 0 : unfit(file, key, "a string");

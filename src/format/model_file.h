@@ -58,6 +58,7 @@ bool model_file_get_string(const struct model_file *file, const char *key, const
  * integer from 1 to 512, found 600 (u32)". */
 int model_file_require_u64(const struct model_file *file, const char *key, uint64_t min, uint64_t max, uint64_t *out);
 int model_file_require_f32(const struct model_file *file, const char *key, float *out);
+int model_file_require_bool(const struct model_file *file, const char *key, bool *out);
 int model_file_require_string(const struct model_file *file, const char *key, const char **out, size_t *n_bytes);
 
 /* Arrays; n may be 0.  Strings are copied out once, at open: string i is bytes [offset[i], offset[i+1]) of `text`. */

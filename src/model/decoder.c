@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/error.h"
 
+#include <float.h>
 #include <math.h>
 
 /* ---- hyperparameters ---- */
@@ -12,7 +13,7 @@ static int check_strangers(const struct decoder *d)
     uint32_t value = d->head_dim;
     bool causal = true;
     int err = model_optional_u32(d->file, "attention.value_length", d->head_dim, d->head_dim, &value);
-    if (err == 0 && model_bool(d->file, "attention.causal", &causal) && !causal)
+    if (err == 0 && (err = model_optional_bool(d->file, "attention.causal", &causal)) == 0 && !causal)
         err = error_set(ERR_BAD_FILE, "attention.causal: false is not supported");
     return err;
 }
@@ -30,8 +31,7 @@ static int read_experts(struct decoder *d)
         return err;
     if (!d->expert_scale)
         d->expert_scale = 1;
-    model_bool(file, "expert_weights_norm", &d->normalise_experts);
-    return 0;
+    return model_optional_bool(file, "expert_weights_norm", &d->normalise_experts);
 }
 
 int decoder_read(struct decoder *d, const struct model_file *file)
@@ -87,13 +87,28 @@ struct decoder_inputs decoder_begin(struct graph *g, const struct decoder *d)
     };
 }
 
+/* What frequencies are divided by: anything but a positive number turns angles into something that is none, or is no rotation. */
+static bool factors_are_good(const struct model_tensor *t)
+{
+    float value[128];           /* half of the largest head */
+    assert(t->dims[0] <= COUNT_OF(value));
+    dequantize_row(value, t->data, t->type, t->dims[0]);
+    for (uint64_t i = 0; i < t->dims[0]; i++)
+        if (!(value[i] > 0 && value[i] <= FLT_MAX)) {
+            error_set(ERR_BAD_FILE, "tensor %s: factor %llu is %g, wanted more than 0", t->name, (unsigned long long)i, (double)value[i]);
+            return false;
+        }
+    return true;
+}
+
 struct tensor *decoder_angles(struct graph *g, const struct decoder *d, struct tensor *positions, const struct rope_scaling *rope, bool factors)
 {
     struct node_attr attr = { .n_rotated = d->n_rotated, .rope = *rope };
     struct tensor *divisors = NULL;
     int layer = g->layer;
     if (factors && model_has(d->file, "rope_freqs.weight") &&
-        !(divisors = model_weight(g, d->file, WEIGHT_VECTOR, DIM(1), DIM(d->n_rotated / 2), "rope_freqs.weight")))
+        (!(divisors = model_weight(g, d->file, WEIGHT_VECTOR, DIM(1), DIM(d->n_rotated / 2), "rope_freqs.weight")) ||
+         !factors_are_good(model_file_tensor(d->file, "rope_freqs.weight"))))
         return NULL;
     g->layer = LAYER_ANY;
     struct tensor *angles = graph_rope_angles(g, positions, divisors, &attr);

@@ -46,5 +46,7 @@ int decoder_build(struct graph *g, const struct decoder *d, const struct model_o
 
 /* rope.c: reads what the file says of RoPE: "rope.freq_base" (base where it is absent) and every kind of scaling that GGUF states. */
 int rope_read(struct rope_scaling *rope, const struct model_file *file, float base);
+/* A base alone; *base is left as it is when the key is absent. */
+int rope_read_base(float *base, const struct model_file *file, const char *suffix);
 
 #endif

@@ -32,17 +32,22 @@ static int read_pattern(struct gemma3 *m, const struct model_file *file)
     return err < 0 ? err : model_optional_u32(file, "attention.sliding_window_pattern", 1, 1024, &m->pattern);
 }
 
+/* 0, or no key, is no cap. */
+static int read_cap(float *cap, const struct model_file *file, const char *suffix)
+{
+    int err = model_optional_f32(file, suffix, cap);
+    return err < 0 || *cap >= 0 ? err : error_set(ERR_BAD_FILE, "%s: %g is negative", suffix, (double)*cap);
+}
+
 static int read(struct gemma3 *m, const struct model_file *file)
 {
     int err;
     *m = (struct gemma3){ .local_rope = { .base = 10000, .magnitude = 1 } };
     if ((err = decoder_read(&m->d, file)) < 0 || (err = read_pattern(m, file)) < 0 ||
-        (err = model_optional_f32(file, "rope.freq_base_swa", &m->local_rope.base)) < 0 ||
-        (err = model_optional_f32(file, "attn_logit_softcapping", &m->d.attention_softcap)) < 0 ||
-        (err = model_optional_f32(file, "final_logit_softcapping", &m->logit_softcap)) < 0)
+        (err = rope_read_base(&m->local_rope.base, file, "rope.freq_base_swa")) < 0 ||
+        (err = read_cap(&m->d.attention_softcap, file, "attn_logit_softcapping")) < 0 ||
+        (err = read_cap(&m->logit_softcap, file, "final_logit_softcapping")) < 0)
         return err;
-    if (!(m->local_rope.base > 1 && m->d.attention_softcap >= 0 && m->logit_softcap >= 0))
-        return error_set(ERR_BAD_FILE, "rope.freq_base_swa or a soft-cap is out of range");
     if (!model_has_key(file, "rope.freq_base"))
         m->d.rope.base = 1000000;
     m->d.has_head_norms = true;

@@ -63,6 +63,13 @@ int model_optional_f32(const struct model_file *file, const char *suffix, float 
     return model_file_has(file, key) ? model_f32(file, suffix, out) : 0;
 }
 
+int model_optional_bool(const struct model_file *file, const char *suffix, bool *out)
+{
+    char key[128];
+    key_name(key, sizeof key, file, suffix);
+    return model_file_has(file, key) ? model_file_require_bool(file, key, out) : 0;
+}
+
 int model_optional_string(const struct model_file *file, const char *suffix, const char **out)
 {
     char key[128];
@@ -75,13 +82,6 @@ bool model_has_key(const struct model_file *file, const char *suffix)
     char key[128];
     key_name(key, sizeof key, file, suffix);
     return model_file_has(file, key);
-}
-
-bool model_bool(const struct model_file *file, const char *suffix, bool *out)
-{
-    char key[128];
-    key_name(key, sizeof key, file, suffix);
-    return model_file_get_bool(file, key, out);
 }
 
 bool model_i32s(const struct model_file *file, const char *suffix, const int32_t **out, size_t *n)

@@ -50,7 +50,6 @@ bool model_has_layer(const struct model_file *file, const char *format, uint32_t
 /* Whether there is a key "ARCHITECTURE.suffix". */
 bool model_has_key(const struct model_file *file, const char *suffix);
 /* False, and *out as it was, when the key is absent or of another type. */
-bool model_bool(const struct model_file *file, const char *suffix, bool *out);
 bool model_i32s(const struct model_file *file, const char *suffix, const int32_t **out, size_t *n);
 /* "ARCHITECTURE.suffix" as an integer in [min, max]; 0 or ERR_BAD_FILE. */
 int model_u32(const struct model_file *file, const char *suffix, uint32_t min, uint32_t max, uint32_t *out);
@@ -58,6 +57,7 @@ int model_f32(const struct model_file *file, const char *suffix, float *out);
 /* The same, with *out left as it is when the key is absent; a key of the wrong type is an error all the same. */
 int model_optional_u32(const struct model_file *file, const char *suffix, uint32_t min, uint32_t max, uint32_t *out);
 int model_optional_f32(const struct model_file *file, const char *suffix, float *out);
+int model_optional_bool(const struct model_file *file, const char *suffix, bool *out);
 int model_optional_string(const struct model_file *file, const char *suffix, const char **out);
 
 #endif

@@ -55,7 +55,7 @@ static int read_yarn(struct rope_scaling *rope, const struct model_file *file)
         return err;
     if (extent != 1)
         return error_set(ERR_BAD_FILE, "rope.scaling.yarn_ext_factor: %g is not supported", (double)extent);
-    if (!(rope->beta_slow > 0 && rope->beta_fast > rope->beta_slow && magnitude > 0))
+    if (!(rope->beta_slow > 0 && rope->beta_fast > rope->beta_slow && magnitude > 0 && magnitude <= 1000))
         return error_set(ERR_BAD_FILE, "rope.scaling: betas from %g to %g and a factor of %g make no sense", (double)rope->beta_slow,
                          (double)rope->beta_fast, (double)magnitude);
     rope->original_context = (float)original;
@@ -63,14 +63,19 @@ static int read_yarn(struct rope_scaling *rope, const struct model_file *file)
     return 0;
 }
 
+int rope_read_base(float *base, const struct model_file *file, const char *suffix)
+{
+    int err = model_optional_f32(file, suffix, base);
+    if (err == 0 && !(*base > 1 && *base < 1e12f))
+        return error_set(ERR_BAD_FILE, "%s: %g is out of range", suffix, (double)*base);
+    return err;
+}
+
 int rope_read(struct rope_scaling *rope, const struct model_file *file, float base)
 {
     int err;
     *rope = (struct rope_scaling){ .base = base, .magnitude = 1 };
-    if ((err = model_optional_f32(file, "rope.freq_base", &rope->base)) < 0 || (err = read_kind(rope, file)) < 0 ||
-        (err = read_factor(rope, file)) < 0 || (rope->kind == ROPE_YARN && (err = read_yarn(rope, file)) < 0))
+    if ((err = rope_read_base(&rope->base, file, "rope.freq_base")) < 0 || (err = read_kind(rope, file)) < 0 || (err = read_factor(rope, file)) < 0)
         return err;
-    if (!(rope->base > 1 && rope->base < 1e12f))
-        return error_set(ERR_BAD_FILE, "rope.freq_base: %g is out of range", (double)rope->base);
-    return 0;
+    return rope->kind == ROPE_YARN ? read_yarn(rope, file) : 0;
 }
