@@ -85,7 +85,7 @@ static void take_row(void *user, uint32_t position, const float *logits, uint32_
         return;
     }
     l->n_positions++;
-    find_top(p->top, l->n_top, logits, n_vocab);
+    find_top(p->top, l->n_top, logits, engine_model(l->session->engine)->n_ids);
     for (uint32_t i = 0; i < n_vocab; i++)
         max = fmax(max, logits[i]);
     for (uint32_t i = 0; i < n_vocab; i++) {
@@ -253,7 +253,7 @@ static int body(struct session *s, void *user)
     (void)user;
     if (err < 0)
         goto done;
-    l.n_top = MIN((uint32_t)s->options->top, engine_model(s->engine)->n_vocab);
+    l.n_top = MIN((uint32_t)s->options->top, engine_model(s->engine)->n_ids);
     l.position = calloc(n, sizeof *l.position);
     l.hash = XXH3_createState();
     if (!l.position || !l.hash || n > engine_context(s->engine)) {

@@ -16,13 +16,21 @@ static const float *slice_row(const struct engine *e, uint32_t row)
     return e->logits + (size_t)row * e->n_slice;
 }
 
+/* How many of the slice's ids the tokenizer has; only these can be picked. */
+static uint32_t n_pickable(const struct engine *e)
+{
+    uint32_t n_before = MIN(e->vocab.begin, e->model.n_ids);
+    return MIN(e->n_slice, e->model.n_ids - n_before);
+}
+
 /* The rows' maxima over the whole vocabulary, where a row's candidates depend on it. */
 static int find_maxima(struct engine *e, const struct plan *plan)
 {
     bool needed = false;
+    uint32_t n = n_pickable(e);
     for (uint32_t i = 0; i < plan->header.n_rows; i++) {
         bool needs = sample_needs_max(&plan->row[i].params);
-        e->row_max[i] = needs && e->n_slice ? e->kernels->row_max(slice_row(e, i), e->n_slice) : -INFINITY;
+        e->row_max[i] = needs && n ? e->kernels->row_max(slice_row(e, i), n) : -INFINITY;
         needed |= needs;
     }
     return needed && e->axis[AXIS_TP] ? comm_all_max(e->axis[AXIS_TP], e->row_max, plan->header.n_rows) : 0;
@@ -38,8 +46,8 @@ int result_collect(struct engine *e, const struct plan *plan, struct buffer *out
         if (err < 0)
             return err;
         for (uint32_t i = 0; i < n_rows; i++)
-            sample_collect(out, slice_row(e, i), e->n_slice, (int32_t)e->vocab.begin, e->row_max[i], plan->row[i].position,
-                           e->model.n_vocab, &plan->row[i].params);
+            sample_collect(out, slice_row(e, i), n_pickable(e), (int32_t)e->vocab.begin, e->row_max[i], plan->row[i].position,
+                           e->model.n_ids, &plan->row[i].params);
     }
     return out->failed ? error_set(ERR_NO_MEMORY, "no memory for candidates") : 0;
 }
@@ -152,7 +160,8 @@ static int take_rows(struct engine *e, struct group_plan *p)
             continue;
         struct buffer *one = &e->result;
         one->size = 0;
-        sample_collect(one, e->full_row, e->model.n_vocab, 0, max, row->position, e->model.n_vocab, &row->params);
+        max = e->kernels->row_max(e->full_row, e->model.n_ids);
+        sample_collect(one, e->full_row, e->model.n_ids, 0, max, row->position, e->model.n_ids, &row->params);
         if (one->failed)
             return error_set(ERR_NO_MEMORY, "no memory for candidates");
         struct candidate_row found;

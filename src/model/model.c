@@ -185,6 +185,9 @@ int model_info_read(struct model_info *info, const struct model_file *file)
     if (!embedding || embedding->n_dims != 2 || embedding->dims[1] > INT32_MAX)
         return error_set(ERR_BAD_FILE, "tensor token_embd.weight is missing or no matrix");
     *info = (struct model_info){ .architecture = family->architecture, .n_vocab = (uint32_t)embedding->dims[1] };
+    struct model_strings pieces;
+    bool padded = model_file_get_strings(file, "tokenizer.ggml.tokens", &pieces) && pieces.n && pieces.n < info->n_vocab;
+    info->n_ids = padded ? (uint32_t)pieces.n : info->n_vocab;
     if ((err = model_u32(file, "block_count", 1, 1024, &info->n_layers)) < 0 ||
         (err = model_u32(file, "context_length", 1, 1u << 30, &info->n_context)) < 0)
         return err;

@@ -11,6 +11,7 @@
 struct model_info {
     const char *architecture;       /* borrowed from the file */
     uint32_t n_layers, n_vocab;
+    uint32_t n_ids;                 /* that the tokenizer has: rows of the vocabulary beyond are padding, which no answer may name */
     uint32_t n_context;             /* the longest sequence that the model was made for */
     uint64_t n_parameters;          /* elements of all tensors in the file */
 };
