@@ -122,12 +122,12 @@ static int32_t largest(const float *logits)
 static void test_greedy(void)
 {
     float logits[VOCAB];
-    check_begin("greedy: the largest, of equal ones the lowest id, whatever the seed");
+    check_begin("NM-06: greedy: the largest, of equal ones the lowest id, whatever the seed");
     for (uint64_t seed = 0; seed < 500; seed++) {
         random_logits(logits, seed, 4);
         check_int(pick_whole(logits, 3, &(struct sample_params){ .top_p = 1, .seed = seed }), largest(logits));
     }
-    check_begin("greedy: all equal, -Inf beside, negative zero");
+    check_begin("NM-06: greedy: all equal, -Inf beside, negative zero");
     for (uint32_t i = 0; i < VOCAB; i++)
         logits[i] = -7;
     check_int(pick_whole(logits, 0, &(struct sample_params){ .top_p = 1 }), 0);
@@ -262,7 +262,7 @@ static void test_keys(void)
     float logits[VOCAB] = { 0 };
     struct sample_params params = { .temperature = 1, .top_p = 1, .seed = 1 };
     uint32_t n_equal[4] = { 0 };
-    check_begin("seed, choice and position each give another draw; the same three give the same");
+    check_begin("NM-05: seed, choice and position each give another draw; the same three give the same");
     for (uint32_t i = 0; i < 1000; i++) {
         struct sample_params other_seed = params, other_choice = params;
         other_seed.seed = 2;
@@ -278,25 +278,35 @@ static void test_keys(void)
         check(n_equal[i] < 20);         /* by chance: 1000 / 301 */
 }
 
-static void test_nan(void)
+static void test_broken_logits(void)
 {
     float logits[VOCAB];
     static const uint32_t places[] = { 0, 150, VOCAB - 1 };
+    static const float broken[] = { NAN, INFINITY };
     for (size_t i = 0; i < COUNT_OF(samplers); i++)
-        for (size_t k = 0; k < COUNT_OF(places); k++) {
-            check_begin("%s: a NaN at %u is an error", samplers[i].name, places[k]);
+        for (size_t k = 0; k < 2 * COUNT_OF(places); k++) {
+            uint32_t place = places[k / 2];
+            check_begin("NM-02: %s: %g at %u is an error", samplers[i].name, (double)broken[k % 2], place);
             random_logits(logits, 1, 4);
-            logits[places[k]] = NAN;
+            logits[place] = broken[k % 2];
             check_int(pick_whole(logits, 0, &samplers[i].params), ERR_FAILED);
             check_int(pick(logits, (const uint32_t[]){ 0, 100, 200, VOCAB }, 3, 0, 0, &samplers[i].params), ERR_FAILED);
         }
     for (size_t i = 0; i < COUNT_OF(samplers); i++) {
-        check_begin("%s: -Inf is never picked", samplers[i].name);
+        check_begin("NM-02: %s: -Inf is never picked", samplers[i].name);
         for (uint32_t k = 0; k < VOCAB; k++)
             logits[k] = k == 77 || k == 78 ? 1.0f : -INFINITY;
         for (uint32_t position = 0; position < 50; position++) {
             int id = pick_whole(logits, position, &samplers[i].params);
             check(id == 77 || id == 78);
+        }
+        for (size_t k = 0; k < COUNT_OF(places); k++) {
+            random_logits(logits, 1, 4);
+            logits[places[k]] = -INFINITY;
+            for (uint32_t position = 0; position < 50; position++) {
+                int id = pick(logits, (const uint32_t[]){ 0, 100, 200, VOCAB }, 3, 0, position, &samplers[i].params);
+                check(id >= 0 && id != (int)places[k]);
+            }
         }
     }
 }
@@ -323,6 +333,6 @@ int main(void)
     test_nucleus();
     test_wide_nucleus();
     test_keys();
-    test_nan();
+    test_broken_logits();
     return check_done();
 }
