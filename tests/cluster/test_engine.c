@@ -2,6 +2,7 @@
  * Started plainly, the program runs itself under mpirun, once for each layout. */
 #include "engine/engine_impl.h"
 
+#include "base/base.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "tests/check.h"
@@ -64,6 +65,49 @@ static void check_answer(const struct sequence *s, uint32_t q)
         check_bytes("the answer", tokens, answer[q], n * sizeof *tokens);
 }
 
+/* ---- many requests ---- */
+enum { N_REQUESTS = 200, MOST_NEW = 24 };
+static int32_t request_answer[N_REQUESTS][MOST_NEW];
+static uint32_t request_length[N_REQUESTS];
+
+/* Sampled, of random length, ended by some tokens as by a stop string; up to N_QUESTIONS at once. */
+static void run_requests(struct engine *e, int32_t answers[N_REQUESTS][MOST_NEW], uint32_t lengths[N_REQUESTS])
+{
+    struct sequence *s[N_QUESTIONS] = { 0 };
+    uint32_t which[N_QUESTIONS], n_begun = 0, n_ended = 0;
+    while (n_ended < N_REQUESTS) {
+        for (uint32_t i = 0; i < N_QUESTIONS && n_begun < N_REQUESTS; i++) {
+            if (s[i])
+                continue;
+            uint32_t r = n_begun;
+            struct sequence_request request = {
+                .tokens = prompt[r % N_QUESTIONS] + r / N_QUESTIONS, .n_tokens = 1 + (uint32_t)(random_u64(r, 1) % 20),
+                .n_new = 1 + (uint32_t)(random_u64(r, 2) % MOST_NEW), .params = { .temperature = 1, .top_p = 1, .seed = r },
+            };
+            which[i] = n_begun++;
+            if (!check_int(engine_add(e, &s[i], &request), 0))
+                return;
+        }
+        if (!check(engine_step(e) >= 0))
+            return;
+        for (uint32_t i = 0; i < N_QUESTIONS; i++) {
+            uint32_t n, k = 0;
+            if (!s[i])
+                continue;
+            const int32_t *tokens = sequence_new_tokens(s[i], &n);
+            while (k < n && tokens[k] % 16)
+                k++;
+            if (k == n && !sequence_is_done(s[i]))
+                continue;
+            lengths[which[i]] = MIN(k + 1, n);
+            memcpy(answers[which[i]], tokens, lengths[which[i]] * sizeof *tokens);
+            engine_remove(e, s[i]);
+            s[i] = NULL;
+            n_ended++;
+        }
+    }
+}
+
 /* What each question is answered alone, on this rank alone. */
 static void find_answers(const struct model_file *file, const char *layout)
 {
@@ -86,6 +130,11 @@ static void find_answers(const struct model_file *file, const char *layout)
         engine_remove(e, s);
     }
     engine_close(e);
+    e = NULL;
+    o.max_sequences = N_QUESTIONS;
+    if (check_int(engine_open(&e, file, &o, self), 0))
+        run_requests(e, request_answer, request_length);
+    engine_close(e);
     comm_close(self);
 }
 
@@ -93,7 +142,7 @@ static void find_answers(const struct model_file *file, const char *layout)
 static void test_all_together(struct engine *e)
 {
     struct sequence *s[N_QUESTIONS];
-    check_begin("all questions at once");
+    check_begin("NM-03: all questions at once");
     for (uint32_t q = 0; q < N_QUESTIONS; q++)
         s[q] = add(e, q);
     run_all(e);
@@ -101,6 +150,72 @@ static void test_all_together(struct engine *e)
         check_answer(s[q], q);
         engine_remove(e, s[q]);
     }
+}
+
+/* Prompts of 1, 7 and 30 tokens in one batch, then three that are equal. */
+static void test_batches(struct engine *e)
+{
+    static const uint32_t n_tokens[3] = { 1, 7, 30 };
+    int32_t alone[3][20];
+    for (uint32_t round = 0; round < 3; round++) {
+        struct sequence *s[3];
+        check_begin("PL-11: %s", round == 0 ? "each alone" : round == 1 ? "three lengths in a batch" : "three equal prompts in a batch");
+        for (uint32_t i = 0; i < 3; i++) {
+            uint32_t which = round == 2 ? 1 : i, n;
+            struct sequence_request request = { .tokens = prompt[7], .n_tokens = n_tokens[which], .n_new = 20, .params = { .top_p = 1 } };
+            check_int(engine_add(e, &s[i], &request), 0);
+            if (round > 0)
+                continue;
+            run_all(e);
+            memcpy(alone[i], sequence_new_tokens(s[i], &n), sizeof alone[i]);
+            check_int(n, 20);
+        }
+        run_all(e);
+        for (uint32_t i = 0; i < 3; i++) {
+            uint32_t n;
+            check_bytes("the answer", sequence_new_tokens(s[i], &n), alone[round == 2 ? 1 : i], sizeof alone[i]);
+            engine_remove(e, s[i]);
+        }
+    }
+}
+
+/* Three answers to one prompt differ, and are the same when they are asked for again. */
+static void test_choices(struct engine *e)
+{
+    int32_t answers[2][3][20];
+    check_begin("NM-05: three choices under one seed, twice");
+    for (uint32_t round = 0; round < 2; round++) {
+        struct sequence *s[3];
+        for (uint32_t c = 0; c < 3; c++) {
+            struct sequence_request request = { .tokens = prompt[2], .n_tokens = 17, .n_new = 20,
+                                                .params = { .temperature = 1, .top_p = 1, .seed = 7, .choice = round ? 2 - c : c } };
+            check_int(engine_add(e, &s[c], &request), 0);
+        }
+        run_all(e);
+        for (uint32_t c = 0; c < 3; c++) {
+            uint32_t n;
+            memcpy(answers[round][round ? 2 - c : c], sequence_new_tokens(s[c], &n), sizeof answers[0][0]);
+            check_int(n, 20);
+            engine_remove(e, s[c]);
+        }
+    }
+    check_bytes("again", answers[1], answers[0], sizeof answers[0]);
+    for (uint32_t c = 0; c < 3; c++)
+        check(memcmp(answers[0][c], answers[0][(c + 1) % 3], sizeof answers[0][0]));
+}
+
+static void test_requests(struct engine *e)
+{
+    static int32_t answers[N_REQUESTS][MOST_NEW];
+    static uint32_t lengths[N_REQUESTS];
+    uint32_t n_stopped = 0;
+    check_begin("PL-15: 200 sampled requests of random length, ended by a token");
+    run_requests(e, answers, lengths);
+    check_bytes("lengths", lengths, request_length, sizeof lengths);
+    check_bytes("answers", answers, request_answer, sizeof answers);
+    for (uint32_t r = 0; r < N_REQUESTS; r++)
+        n_stopped += answers[r][lengths[r] - 1] % 16 == 0;
+    check(n_stopped > 50 && n_stopped < 190);
 }
 
 /* On dp=3 two groups have nothing to do at all. */
@@ -144,7 +259,7 @@ static void test_coming_and_going(struct engine *e)
 {
     struct sequence *s[N_QUESTIONS] = { 0 };
     uint32_t n_answered = 0;
-    check_begin("some go in the middle, others come");
+    check_begin("NM-03: some go in the middle, others come");
     for (uint64_t round = 0; round < 60; round++) {
         uint32_t q = (uint32_t)(random_u64(round, 0) % N_QUESTIONS);
         if (s[q] && (sequence_is_done(s[q]) || random_u64(round, 1) % 3 == 0)) {
@@ -243,7 +358,10 @@ static void lead(struct engine *e)
 {
     test_all_together(e);
     test_one_alone(e);
+    test_batches(e);
+    test_choices(e);
     test_homes(e);
+    test_requests(e);
     test_coming_and_going(e);
     test_continue(e);
     test_bad_requests(e);
@@ -306,7 +424,7 @@ static int run_under_mpirun(const char *self, uint32_t n)
 
 int main(int argc, char **argv)
 {
-    static const char *const layouts[] = { "dp=2", "dp=3", "dp=2,tp=2", "dp=2,pp=2", "dp=3,pp=2,tp=2", "pp=3", "dp=2 f32" };
+    static const char *const layouts[] = { "tp=2", "dp=2", "dp=3", "dp=2,tp=2", "dp=2,pp=2", "dp=3,pp=2,tp=2", "pp=3", "dp=2 f32" };
     const char *folder = getenv("STOA_TINY");
     (void)argc;
     if (comm_world_given())
