@@ -6,7 +6,10 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from exact import AXES, DEFAULTS, EXPERT_LAYOUTS, LAYOUTS, MIXTURES, SUBJECT, affordable, all_pairs, check_run, each_value_once, is_ahead, possible, seeded_mixes, t
+from exact import (AXES, DEFAULTS, EXPERT_LAYOUTS, LAYOUTS, MIXTURES, SUBJECT, affordable, all_pairs, check_run, each_value_once,
+                   is_ahead, possible, seeded_mixes, t)
+
+AVX2 = "avx2" if "avx2" in AXES["isa"] else ""
 
 
 def test_all_pairs():
@@ -52,7 +55,8 @@ def test_512_tokens():
     if not t.have_tiny("512 tokens"):
         return
     for model in ("tiny-mixed", "tiny-gemma3", "tiny-qwen3moe-q4_0"):
-        for more in ({"isa": "c"}, {"chunk": 1}, {"activations": "f32", "kv": "f32", "isa": "c", "chunk": 5}, {"layout": "pp=3", "chunk": 5}):
+        for more in ({"isa": "c"}, {"chunk": 1}, {"layout": "pp=3", "chunk": 5},
+                     {"activations": "f32", "kv": "f32", "isa": "c", "chunk": 5}):
             if not is_ahead(model=model):
                 check_run({**DEFAULTS, "model": model, "length": 512, **more}, "512 tokens")
 
@@ -82,7 +86,7 @@ def test_512_tokens_on_the_real_model():
         return
     for layout in ("tp=8", "pp=2,tp=4", "pp=5", "tp=2 --shares 5,3"):
         check_run({**DEFAULTS, "model": "smollm2", "length": 512, "layout": layout}, "512 tokens")
-    check_run({**DEFAULTS, "model": "smollm2", "length": 512, "layout": "tp=2", "activations": "f32", "kv": "f32", "isa": "avx2" if "avx2" in AXES["isa"] else ""},
+    check_run({**DEFAULTS, "model": "smollm2", "length": 512, "layout": "tp=2", "activations": "f32", "kv": "f32", "isa": AVX2},
               "512 tokens")
 
 
@@ -91,7 +95,7 @@ def test_a_window_of_512_on_the_real_model():
     model = "gemma3-270m"
     if is_ahead(model=model) or not t.have_model("a prompt longer than Gemma's window", model):
         return
-    for more in ({"layout": "tp=2", "chunk": 64}, {"layout": "pp=3"}, {"isa": "avx2" if "avx2" in AXES["isa"] else "", "chunk": 512}):
+    for more in ({"layout": "tp=2", "chunk": 64}, {"layout": "pp=3"}, {"isa": AVX2, "chunk": 512}):
         check_run({**DEFAULTS, "model": model, "length": 600, **more}, "a window")
 
 

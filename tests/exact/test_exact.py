@@ -10,7 +10,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from exact import AHEAD, AXES, DEFAULTS, SUBJECT, affordable, all_pairs, answer, check_run, command, each_value_once, is_ahead, seeded_mixes, t
+from exact import (AHEAD, AXES, DEFAULTS, SUBJECT, affordable, all_pairs, answer, check_run, command, each_value_once, is_ahead,
+                   seeded_mixes, t)
 
 # What is hard, the model, the layout, and what else differs from the default.
 ROWS = (
@@ -178,11 +179,13 @@ def test_text_of_families():
     """Generated well past the window of gemma3, and with a rank that has no sequence."""
     if not t.have_tiny("generated text of families"):
         return
-    rows = (("tiny-gemma3", "tp=2"), ("tiny-gemma3", "pp=3"), ("tiny-qwen3moe-q8_0", "ep=4"), ("tiny-qwen3moe-q8_0", "dp=2,ep=2"), ("tiny-mixed", "tp=4,sp=4"))
+    rows = (("tiny-gemma3", "tp=2"), ("tiny-gemma3", "pp=3"), ("tiny-qwen3moe-q8_0", "ep=4"), ("tiny-qwen3moe-q8_0", "dp=2,ep=2"),
+            ("tiny-mixed", "tp=4,sp=4"))
+    sampler = ("--temp", "1.5", "--top-p", "0.9", "--seed", "7")
     for model, layout in rows:
         if not is_ahead(model=model, layout=layout):
-            sampler = ("--temp", "1.5", "--top-p", "0.9", "--seed", "7")
-            t.equal(f"{model}: the text with {layout}", generate(t.tiny(model), *sampler, "--layout", layout, n=64), generate(t.tiny(model), *sampler, n=64))
+            want = generate(t.tiny(model), *sampler, n=64)
+            t.equal(f"{model}: the text with {layout}", generate(t.tiny(model), *sampler, "--layout", layout, n=64), want)
 
 
 def test_text_of_the_real_model():

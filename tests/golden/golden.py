@@ -53,8 +53,8 @@ def check_tokens(model):
     for r in model.records:
         name = model.record_name(r)
         t.equal(f"tokens of {name}", t.stoa_json("tokenize", model.path, r["text"])["tokens"], r["ids"])
-    r = model.records[-1]
-    t.equal(f"tokens of {model.record_name(r)} from standard input", t.stoa_json("tokenize", model.path, "-", input=r["text"])["tokens"], r["ids"])
+    got = t.stoa_json("tokenize", model.path, "-", input=r["text"])["tokens"]
+    t.equal(f"tokens of {name} from standard input", got, r["ids"])
 
 
 # ---- logits ----
@@ -114,8 +114,9 @@ def check_mean_loss(model, longest):
     for r in model.records:
         if not 1 < len(r["ids"]) <= longest:
             continue
+        ids = ",".join(map(str, r["ids"]))
         for top in (1024, 16384, 262144):
-            positions = t.stoa_json("logits", model.path, "--tokens", ",".join(map(str, r["ids"])), "--all", "--top", top, *F32)["positions"]
+            positions = t.stoa_json("logits", model.path, "--tokens", ids, "--all", "--top", top, *F32)["positions"]
             rows = [{e["id"]: e["logit"] for e in p["top"]} for p in positions[:-1]]
             if all(after in row for row, after in zip(rows, r["ids"][1:])):
                 break
