@@ -64,27 +64,44 @@ static void test_round_trip(void)
     check(true);
 }
 
-static const struct { uint32_t code; enum char_class class; } classes[] = {
-    { 'a', CHAR_LETTER }, { 'Z', CHAR_LETTER }, { '0', CHAR_NUMBER }, { '9', CHAR_NUMBER }, { '_', CHAR_OTHER },
-    { '@', CHAR_OTHER }, { '[', CHAR_OTHER }, { '`', CHAR_OTHER }, { '{', CHAR_OTHER }, { '/', CHAR_OTHER }, { ':', CHAR_OTHER },
-    { ' ', CHAR_SPACE }, { '\t', CHAR_SPACE }, { '\r', CHAR_SPACE }, { 0x8, CHAR_OTHER }, { 0xe, CHAR_OTHER }, { 0x1c, CHAR_OTHER },
-    { 0x85, CHAR_SPACE }, { 0xa0, CHAR_SPACE }, { 0x3000, CHAR_SPACE }, { 0x200b, CHAR_OTHER }, { 0x180e, CHAR_OTHER },
-    { 0xaa, CHAR_LETTER }, { 0xb2, CHAR_NUMBER }, { 0xbd, CHAR_NUMBER }, { 0x2168, CHAR_NUMBER }, { 0x301, CHAR_OTHER },
-    { 0x4e2d, CHAR_LETTER }, { 0xd7a3, CHAR_LETTER }, { 0xd7a4, CHAR_OTHER }, { 0x20000, CHAR_LETTER }, { 0x2a6d6, CHAR_LETTER },
-    { 0x1f642, CHAR_OTHER }, { 0x10ffff, CHAR_OTHER }, { UTF8_INVALID, CHAR_OTHER }, { UTF8_TRUNCATED, CHAR_OTHER },
+static const struct { uint32_t code, class; } classes[] = {
+    { 'a', CHAR_LOWER }, { 'Z', CHAR_UPPER }, { '0', CHAR_DIGIT }, { '9', CHAR_DIGIT }, { '_', CHAR_PUNCTUATION }, { '@', CHAR_PUNCTUATION },
+    { '[', CHAR_PUNCTUATION }, { '`', CHAR_SYMBOL }, { '{', CHAR_PUNCTUATION }, { '|', CHAR_SYMBOL }, { '/', CHAR_PUNCTUATION },
+    { ':', CHAR_PUNCTUATION }, { '$', CHAR_SYMBOL }, { ' ', CHAR_SPACE }, { '\t', CHAR_SPACE }, { '\r', CHAR_SPACE }, { 0x8, CHAR_OTHER },
+    { 0xe, CHAR_OTHER }, { 0x1c, CHAR_OTHER }, { 0x7f, CHAR_OTHER }, { 0x85, CHAR_SPACE }, { 0xa0, CHAR_SPACE }, { 0x3000, CHAR_SPACE },
+    { 0x200b, CHAR_OTHER }, { 0x180e, CHAR_OTHER }, { 0xaa, CHAR_UNCASED }, { 0xb2, CHAR_NUMERAL }, { 0xbd, CHAR_NUMERAL },
+    { 0x1c5, CHAR_UPPER }, { 0x663, CHAR_DIGIT }, { 0x2168, CHAR_NUMERAL }, { 0x301, CHAR_MARK }, { 0x903, CHAR_MARK },
+    { 0x4e2d, CHAR_UNCASED | CHAR_HAN }, { 0x3005, CHAR_UNCASED | CHAR_HAN }, { 0x3007, CHAR_NUMERAL | CHAR_HAN }, { 0x3042, CHAR_UNCASED },
+    { 0xd7a3, CHAR_UNCASED }, { 0xd7a4, CHAR_OTHER }, { 0x20000, CHAR_UNCASED | CHAR_HAN }, { 0x2a6d6, CHAR_UNCASED | CHAR_HAN },
+    { 0x1f642, CHAR_SYMBOL }, { 0x10ffff, CHAR_OTHER }, { UTF8_INVALID, CHAR_OTHER }, { UTF8_TRUNCATED, CHAR_OTHER },
+};
+
+/* How many characters have a class, as in Unicode 16.0. */
+static const struct { uint32_t class; size_t n; } counts[] = {
+    { CHAR_LETTER, 141028 }, { CHAR_UPPER, 1889 }, { CHAR_LOWER, 2258 }, { CHAR_MARK, 2501 }, { CHAR_DIGIT, 760 }, { CHAR_NUMBER, 1911 },
+    { CHAR_PUNCTUATION, 855 }, { CHAR_SYMBOL, 8514 }, { CHAR_SPACE, 25 }, { CHAR_HAN, 99030 },
 };
 
 static void test_classes(void)
 {
-    size_t n[4] = { 0 };
     check_begin("unicode: classes");
     for (size_t i = 0; i < COUNT_OF(classes); i++)
         check_int(unicode_class(classes[i].code), classes[i].class);
-    for (uint32_t code = 0; code < 0x110000; code++)
-        n[unicode_class(code)]++;
-    check_int(n[CHAR_LETTER], 141028);          /* as in Unicode 16.0 */
-    check_int(n[CHAR_NUMBER], 1911);
-    check_int(n[CHAR_SPACE], 25);
+    for (size_t i = 0; i < COUNT_OF(counts); i++) {
+        size_t n = 0;
+        for (uint32_t code = 0; code < 0x110000; code++)
+            n += (unicode_class(code) & counts[i].class) != 0;
+        check_begin("unicode: characters of class %#x", counts[i].class);
+        check_int(n, counts[i].n);
+    }
+    for (uint32_t code = 0; code < 0x110000; code++) {
+        uint32_t class = unicode_class(code) & ~(uint32_t)CHAR_HAN;
+        if (!class || class & (class - 1)) {
+            check_begin("unicode: U+%04X has one class", code);
+            check_int(class, 0);
+            break;
+        }
+    }
 }
 
 int main(void)
