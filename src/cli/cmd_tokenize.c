@@ -64,7 +64,8 @@ static int run(struct options *o, int argc, char **argv)
     int err;
     (void)argc, (void)argv;
     if ((err = model_file_open(&file, o->model)) == 0 && (err = tokenizer_open(&tokenizer, file)) == 0 && (err = read_text(&text, o)) == 0 &&
-        (err = tokenizer_encode(tokenizer, text.bytes ? text.bytes : "", text.size, TOKENIZE_BEGIN | TOKENIZE_SPECIAL, &ids, &n)) == 0) {
+        (err = tokenizer_encode(tokenizer, text.bytes ? text.bytes : "", text.size, TOKENIZE_BEGIN | TOKENIZE_SPECIAL | TOKENIZE_END,
+                                &ids, &n)) == 0) {
         print_ids(&out, tokenizer, ids, n, o->json);
         err = print_buffer(&out);
     }
@@ -79,7 +80,7 @@ static int run(struct options *o, int argc, char **argv)
 
 const struct command command_tokenize = {
     "tokenize", "MODEL [TEXT | -] [--json]", "prints the token ids of a text; without TEXT or with - it is read from standard input",
-    "Special tokens in the text are recognised, and the begin token is put first where the model wants one.\n\n"
+    "Special tokens in the text are recognised, and the begin token is put first, the end token last, where the model wants one.\n\n"
     "  stoa tokenize model.gguf \"Hello world\"",
     OPTIONS_JSON, 1, 2, run,
 };

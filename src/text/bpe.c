@@ -5,6 +5,7 @@
  * word the pair with the lowest merge is joined until no merge applies, as Hugging Face tokenizers does it. */
 #include "base/base.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "text/tokenizer_impl.h"
 #include "text/unicode.h"
 
@@ -77,7 +78,7 @@ static int read_merges(struct tokenizer *t, const struct model_file *file)
     const char *path = model_file_path(file);
     struct buffer scratch = { 0 };
     struct model_strings merges;
-    size_t n_slots = 64;
+    size_t n_slots = 64, n_normal = 0;
     int err = 0;
 
     if (!model_file_get_strings(file, key, &merges))
@@ -100,6 +101,10 @@ static int read_merges(struct tokenizer *t, const struct model_file *file)
                   error_set(ERR_BAD_FILE, "%s: %s: merge %zu (\"%.*s\") is not two tokens that make a third", path, key, i,
                             (int)MIN(n_bytes, (size_t)40), text);
     }
+    for (size_t i = 0; i < t->vocab.pieces.n; i++)
+        n_normal += t->vocab.type[i] == TOKEN_NORMAL;
+    if (!err && merges.n == 0 && n_normal > 256)
+        log_warning("%s: %s: no merges, so every byte of a text is a token", path, key);
     buffer_release(&scratch);
     return err;
 }
@@ -112,6 +117,7 @@ static int bpe_open(struct tokenizer *t, const struct model_file *file)
         return err;
     if (!(t->pre = pretokenizer_find(pre)))
         return error_set(ERR_BAD_FILE, "%s: tokenizer.ggml.pre: the pre-tokenizer \"%s\" is not known", model_file_path(file), pre);
+    t->begins = t->pre->add_bos;
     write_bytes_as_characters(t);
     for (int byte = 0; byte < 256; byte++) {
         char piece[4];
@@ -171,18 +177,16 @@ static int encode_words(const struct tokenizer *t, const char *text, size_t n_by
     return err;
 }
 
-static int bpe_encode(const struct tokenizer *t, const char *text, size_t n_bytes, bool first, struct merger *merger,
-                      struct ids *out)
+static int bpe_encode(const struct tokenizer *t, const struct segment *segment, struct merger *merger, struct ids *out)
 {
     struct buffer composed = { 0 };
     int err;
-    (void)first;
     merger->may_join = bpe_may_join;
     merger->vocabulary = t;
     if (!t->pre->nfc)
-        return encode_words(t, text, n_bytes, merger, out);
-    unicode_add_nfc(&composed, text, n_bytes);
-    err = composed.failed ? error_set(ERR_NO_MEMORY, "no memory to encode %zu bytes", n_bytes) :
+        return encode_words(t, segment->bytes, segment->n_bytes, merger, out);
+    unicode_add_nfc(&composed, segment->bytes, segment->n_bytes);
+    err = composed.failed ? error_set(ERR_NO_MEMORY, "no memory to encode %zu bytes", segment->n_bytes) :
           encode_words(t, composed.bytes, composed.size, merger, out);
     buffer_release(&composed);
     return err;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tokenizer_kind *const kinds[] = { &tokenizer_bpe, &tokenizer_spm };
+static const struct tokenizer_kind *const kinds[] = { &tokenizer_bpe, &tokenizer_spm, &tokenizer_unigram };
 
 /* Where generation stops: what these keys say, and these tokens where they are control tokens. */
 static const char *const end_keys[] = {
@@ -71,52 +71,69 @@ static int decode_all(struct tokenizer *t)
     return all.failed ? error_set(ERR_NO_MEMORY, "no memory for the text of %zu tokens", n) : 0;
 }
 
-static int compare_specials(const void *a, const void *b)
-{
-    const struct special *x = a, *y = b;
-    int order = memcmp(x->bytes, y->bytes, MIN(x->n_bytes, y->n_bytes));
-    return order ? order : x->n_bytes != y->n_bytes ? (x->n_bytes > y->n_bytes) - (x->n_bytes < y->n_bytes) :
-           (x->id > y->id) - (x->id < y->id);
-}
-
+/* What SentencePiece takes for the unknown token is never in a text, though files call it a control token. */
 static bool is_special(const struct tokenizer *t, size_t id)
 {
     uint8_t type = t->vocab.type[id];
-    return (type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED) && t->offset[id + 1] > t->offset[id];
+    return (type == TOKEN_CONTROL || type == TOKEN_USER_DEFINED) && t->offset[id + 1] > t->offset[id] && (int64_t)id != t->unknown;
+}
+
+/* The byte that a text is seen to go on with, and in *n how many bytes of it that takes: three for a mark of a blank. */
+static unsigned char next_byte(const struct tokenizer *t, const char *text, size_t n_bytes, size_t *n)
+{
+    bool blank = t->blank_marks && is_blank_mark(text, n_bytes);
+    *n = blank ? BLANK_MARK_BYTES : 1;
+    return blank ? ' ' : (unsigned char)*text;
 }
 
 static int sort_specials(struct tokenizer *t)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < t->vocab.pieces.n; i++)
-        n += is_special(t, i);
-    if (n == 0)
-        return 0;
-    t->specials = malloc(n * sizeof *t->specials);
-    if (!t->specials)
-        return error_set(ERR_NO_MEMORY, "no memory for %zu special tokens", n);
+    size_t n_specials = 0, n_bytes = 0, n;
     for (size_t i = 0; i < t->vocab.pieces.n; i++)
         if (is_special(t, i)) {
-            const char *bytes = t->bytes + t->offset[i];
-            t->specials[t->n_specials++] = (struct special){ bytes, t->offset[i + 1] - t->offset[i], (int32_t)i };
-            t->begins_special[(unsigned char)bytes[0]] = true;
+            n_specials++;
+            n_bytes += t->offset[i + 1] - t->offset[i];
         }
-    qsort(t->specials, n, sizeof *t->specials, compare_specials);
+    if (n_specials == 0)
+        return 0;
+    t->specials = malloc(n_specials * sizeof *t->specials);
+    t->folded = malloc(n_bytes);
+    if (!t->specials || !t->folded)
+        return error_set(ERR_NO_MEMORY, "no memory for %zu special tokens", n_specials);
+    char *to = t->folded;
+    for (size_t i = 0; i < t->vocab.pieces.n; i++) {
+        if (!is_special(t, i))
+            continue;
+        struct spelling *s = &t->specials[t->n_specials++];
+        *s = (struct spelling){ .bytes = to, .id = (int32_t)i };
+        for (size_t at = t->offset[i]; at < t->offset[i + 1]; at += n)
+            *to++ = (char)next_byte(t, t->bytes + at, t->offset[i + 1] - at, &n);
+        s->n_bytes = (size_t)(to - s->bytes);
+        t->begins_special[(unsigned char)s->bytes[0]] = true;
+    }
+    t->begins_special[(unsigned char)BLANK_MARK[0]] |= t->blank_marks && t->begins_special[' '];
+    spellings_sort(t->specials, t->n_specials);
     return 0;
 }
 
-static int find_begin(struct tokenizer *t, const struct model_file *file)
+/* Whether texts have a token at one end, and which: -1 when they have none. */
+static int find_edge(struct tokenizer *t, const struct model_file *file, const char *wanted_key, const char *id_key, bool wanted,
+                     int32_t *id)
 {
-    static const char key[] = "tokenizer.ggml.bos_token_id";
-    bool wanted = t->pre ? t->pre->add_bos : true;
-    int err = tokenizer_read_bool(file, "tokenizer.ggml.add_bos_token", &wanted);
+    int err = tokenizer_read_bool(file, wanted_key, &wanted);
     if (err == 0)
-        err = tokenizer_read_id(file, key, t->vocab.pieces.n, &t->begin);
-    if (err == 0 && wanted && t->begin < 0)
-        err = error_set(ERR_BAD_FILE, "%s: %s: missing, and the model wants a begin token", model_file_path(file), key);
+        err = tokenizer_read_id(file, id_key, t->vocab.pieces.n, id);
+    if (err == 0 && wanted && *id < 0)
+        err = error_set(ERR_BAD_FILE, "%s: %s: missing, and the model wants this token around texts", model_file_path(file), id_key);
     if (!wanted)
-        t->begin = -1;
+        *id = -1;
     return err;
+}
+
+static int find_edges(struct tokenizer *t, const struct model_file *file)
+{
+    int err = find_edge(t, file, "tokenizer.ggml.add_bos_token", "tokenizer.ggml.bos_token_id", t->begins, &t->begin);
+    return err ? err : find_edge(t, file, "tokenizer.ggml.add_eos_token", "tokenizer.ggml.eos_token_id", t->ends, &t->end);
 }
 
 static int find_ends(struct tokenizer *t, const struct model_file *file)
@@ -151,6 +168,7 @@ int tokenizer_open(struct tokenizer **out, const struct model_file *file)
     t = calloc(1, sizeof *t);
     if (!t)
         return error_set(ERR_NO_MEMORY, "no memory for a tokenizer");
+    t->unknown = -1;
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         if (!strcmp(kinds[i]->model, model))
             t->kind = kinds[i];
@@ -162,7 +180,7 @@ int tokenizer_open(struct tokenizer **out, const struct model_file *file)
         (err = t->kind->open(t, file)) < 0 ||
         (err = decode_all(t)) < 0 ||
         (err = sort_specials(t)) < 0 ||
-        (err = find_begin(t, file)) < 0 ||
+        (err = find_edges(t, file)) < 0 ||
         (err = find_ends(t, file)) < 0)
         goto done;
     *out = t;
@@ -183,71 +201,69 @@ void tokenizer_close(struct tokenizer *t)
     free(t->offset);
     free(t->is_end);
     free(t->specials);
+    free(t->folded);
     free(t);
 }
 
-/* The longest special token that `text` begins with, or NULL; of control tokens only with TOKENIZE_SPECIAL.  Each byte
- * narrows [low, high), the sorted tokens that agree so far. */
-static const struct special *special_at(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags)
+/* The longest special token that `text` begins with, and in *taken its bytes there; or NULL.  Of control tokens only with
+ * TOKENIZE_SPECIAL. */
+static const struct spelling *special_at(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, size_t *taken)
 {
-    const struct special *found = NULL;
-    size_t low = 0, high = t->n_specials;
-    for (size_t depth = 0; low < high && depth < n_bytes; depth++) {
-        unsigned char byte = (unsigned char)text[depth];
-        for (size_t end = high; low < end; ) {
-            const struct special *s = &t->specials[(low + end) / 2];
-            if (s->n_bytes <= depth || (unsigned char)s->bytes[depth] < byte)
-                low = (low + end) / 2 + 1;
-            else
-                end = (low + end) / 2;
-        }
-        for (size_t start = low; start < high; ) {
-            const struct special *s = &t->specials[(start + high) / 2];
-            if ((unsigned char)s->bytes[depth] > byte)
-                high = (start + high) / 2;
-            else
-                start = (start + high) / 2 + 1;
-        }
+    const struct spelling *found = NULL;
+    size_t low = 0, high = t->n_specials, n;
+    for (size_t depth = 0, at = 0; low < high && at < n_bytes; depth++) {
+        spellings_narrow(t->specials, &low, &high, depth, next_byte(t, text + at, n_bytes - at, &n));
+        at += n;
         if (low < high && t->specials[low].n_bytes == depth + 1 &&
-            (flags & TOKENIZE_SPECIAL || t->vocab.type[t->specials[low].id] == TOKEN_USER_DEFINED))
+            (flags & TOKENIZE_SPECIAL || t->vocab.type[t->specials[low].id] == TOKEN_USER_DEFINED)) {
             found = &t->specials[low];
+            *taken = at;
+        }
     }
     return found;
 }
 
 /* Control tokens are neither begun in a plain range nor reach into one. */
-static const struct special *special_outside(const struct tokenizer *t, const struct encode_text *text, size_t at, size_t *next_plain)
+static const struct spelling *special_outside(const struct tokenizer *t, const struct encode_text *text, size_t at, size_t *next_plain,
+                                              size_t *taken)
 {
+    size_t end = text->n_bytes;
+    unsigned flags = text->flags;
     while (*next_plain < text->n_plain && text->plain[*next_plain].end <= at)
         ++*next_plain;
-    if (*next_plain == text->n_plain)
-        return special_at(t, text->bytes + at, text->n_bytes - at, text->flags);
-    const struct text_range *plain = &text->plain[*next_plain];
-    if (at >= plain->begin)
-        return special_at(t, text->bytes + at, plain->end - at, text->flags & ~(unsigned)TOKENIZE_SPECIAL);
-    return special_at(t, text->bytes + at, plain->begin - at, text->flags);
+    if (*next_plain < text->n_plain) {
+        const struct text_range *plain = &text->plain[*next_plain];
+        bool inside = at >= plain->begin;
+        end = inside ? plain->end : plain->begin;
+        flags &= inside ? ~(unsigned)TOKENIZE_SPECIAL : ~0u;
+    }
+    return special_at(t, text->bytes + at, end - at, flags, taken);
+}
+
+static int encode_segment(const struct tokenizer *t, const struct encode_text *all, size_t begin, size_t end, struct merger *merger,
+                          struct ids *out)
+{
+    const struct segment segment = { all->bytes + begin, end - begin, begin == 0, end == all->n_bytes };
+    return begin < end ? t->kind->encode(t, &segment, merger, out) : 0;
 }
 
 static int encode_all(const struct tokenizer *t, const struct encode_text *all, struct merger *merger, struct ids *out)
 {
-    const char *text = all->bytes;
-    size_t n_bytes = all->n_bytes, next_plain = 0;
+    size_t next_plain = 0, taken = 0;
     size_t start = 0;           /* of the plain text that waits */
     int err = 0;
-    for (size_t at = 0; at < n_bytes && !err; ) {
-        const struct special *special = t->begins_special[(unsigned char)text[at]] ? special_outside(t, all, at, &next_plain) : NULL;
+    for (size_t at = 0; at < all->n_bytes && !err; ) {
+        bool may_be = t->begins_special[(unsigned char)all->bytes[at]];
+        const struct spelling *special = may_be ? special_outside(t, all, at, &next_plain, &taken) : NULL;
         if (!special) {
             at++;
             continue;
         }
-        if (at > start)
-            err = t->kind->encode(t, text + start, at - start, start == 0, merger, out);
+        err = encode_segment(t, all, start, at, merger, out);
         ids_add(out, special->id);
-        start = at += special->n_bytes;
+        start = at += taken;
     }
-    if (!err && n_bytes > start)
-        err = t->kind->encode(t, text + start, n_bytes - start, start == 0, merger, out);
-    return err;
+    return err ? err : encode_segment(t, all, start, all->n_bytes, merger, out);
 }
 
 int tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, int32_t **ids, size_t *n)
@@ -270,6 +286,8 @@ int tokenizer_encode_text(const struct tokenizer *t, const struct encode_text *t
     merger_release(&merger);
     if (begin && out.n > 1 && out.ids[1] == t->begin)       /* the text has its own */
         memmove(out.ids, out.ids + 1, --out.n * sizeof *out.ids);
+    if (text->flags & TOKENIZE_END && t->end >= 0 && (!out.n || out.ids[out.n - 1] != t->end))
+        ids_add(&out, t->end);
     if (!out.ids && !err)
         out.ids = malloc(sizeof *out.ids);                  /* so that no ids are not NULL */
     if (!err && (out.failed || !out.ids))
@@ -305,6 +323,11 @@ int32_t tokenizer_begin(const struct tokenizer *t)
     return t->begin;
 }
 
+int32_t tokenizer_end(const struct tokenizer *t)
+{
+    return t->end;
+}
+
 bool tokenizer_is_end(const struct tokenizer *t, int32_t id)
 {
     return exists(t, id) && t->is_end[id];
@@ -332,4 +355,15 @@ const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, bool special,
         return "";
     *n_bytes = t->offset[id + 1] - t->offset[id];
     return *n_bytes ? t->bytes + t->offset[id] : "";
+}
+
+void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, struct buffer *out)
+{
+    size_t first = n && t->begin >= 0 && ids[0] == t->begin, n_bytes;
+    buffer_add_text(out, "");
+    for (size_t i = 0; i < n; i++) {
+        const char *bytes = tokenizer_bytes(t, ids[i], special, &n_bytes);
+        bool added = i == first && t->space_prefix && n_bytes && bytes[0] == ' ';
+        buffer_add(out, bytes + added, n_bytes - added);
+    }
 }

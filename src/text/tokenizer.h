@@ -1,11 +1,15 @@
 /* tokenizer.h: text to token ids and back, as the model file says.
  *
- * Byte-level BPE (tokenizer.ggml.model = "gpt2") with the pre-tokenizer that tokenizer.ggml.pre names, and SentencePiece
- * BPE ("llama"); a model or pre-tokenizer that is not known is an error at open, never wrong ids.  Read-only once open:
- * any thread may call in.
+ * Byte-level BPE (tokenizer.ggml.model = "gpt2") with the pre-tokenizer that tokenizer.ggml.pre names, SentencePiece BPE
+ * ("llama") and SentencePiece's unigram model ("t5"); a model or pre-tokenizer that is not known is an error at open, never
+ * wrong ids.  Read-only once open: any thread may call in.
  *
- * Where the model's tokenizer brings text to NFC first, which no key of the file says, the name of the pre-tokenizer implies
- * it (pretokenize.h).  Special tokens are found before that, in the text as it is. */
+ * What a model's tokenizer does to text before it cuts it is done here too: NFC where the name of the pre-tokenizer implies
+ * it (pretokenize.h), SentencePiece's map of characters.  Special tokens are found before that, in the text as it is.
+ *
+ * GGUF cannot say that a special token takes the blanks around it with it ("lstrip", "rstrip"), so none does; nor that
+ * a blank goes before every stretch between special tokens: the one of add_space_prefix goes before a text's first
+ * character, unless a special token is there. */
 #ifndef STOA_TEXT_TOKENIZER_H
 #define STOA_TEXT_TOKENIZER_H
 
@@ -25,6 +29,7 @@ void tokenizer_close(struct tokenizer *tokenizer);
 int tokenizer_check(const struct tokenizer *tokenizer, uint32_t n_vocab);
 uint32_t tokenizer_n_tokens(const struct tokenizer *tokenizer);
 int32_t tokenizer_begin(const struct tokenizer *tokenizer);      /* id to put before a text, or -1 when the model wants none */
+int32_t tokenizer_end(const struct tokenizer *tokenizer);        /* id to put after a text, likewise */
 bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);    /* end of text, of turn: generation stops there */
 /* Stands for no text; so does the unknown token. */
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
@@ -33,6 +38,7 @@ int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *piece);   
 enum tokenize_flags {
     TOKENIZE_BEGIN = 1,         /* put the model's begin token first, if it wants one and the text does not start with it */
     TOKENIZE_SPECIAL = 2,       /* recognise special tokens in the text; without it they are plain text */
+    TOKENIZE_END = 4,           /* put the model's end token last, if it wants one and the text does not end with it */
 };
 /* Any bytes will do: what is not UTF-8 goes through as bytes, and a byte that the vocabulary has no token for is left
  * out, as Hugging Face does (SmolLM2 has none for a few control characters and unassigned planes).  User-defined tokens
@@ -56,6 +62,9 @@ int tokenizer_encode_text(const struct tokenizer *tokenizer, const struct encode
 
 /* Whether encoding puts a blank before a text, which whoever decodes that whole text takes off again. */
 bool tokenizer_adds_space(const struct tokenizer *tokenizer);
+/* Appends the text of whole ids: their bytes, without that blank. */
+struct buffer;
+void tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t n, bool special, struct buffer *out);
 
 /* The bytes of one token, as they stand in decoded text; borrowed.  A control token has none (*n_bytes = 0) unless
  * `special`, which gives its name.  An id that does not exist has none. */
@@ -68,7 +77,6 @@ struct utf8_stream {
     unsigned char held[4];
     uint8_t n_held;
 };
-struct buffer;
 void utf8_stream_add(struct utf8_stream *stream, const char *bytes, size_t n_bytes, struct buffer *out);
 void utf8_stream_end(struct utf8_stream *stream, struct buffer *out);    /* what is still held becomes U+FFFD */
 bool utf8_is_valid(const char *bytes, size_t n_bytes);

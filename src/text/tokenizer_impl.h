@@ -1,7 +1,8 @@
 /* tokenizer_impl.h: what the files of a tokenizer share: the vocabulary, and the kinds of tokenizer as a table.
  *
- *   tokenizer.c   opening, special tokens, the public calls     bpe.c  kind "gpt2"       merge.c  joining neighbours
- *   vocab.c       pieces and their ids                          spm.c  kind "llama"
+ *   tokenizer.c   opening, special tokens, the public calls     bpe.c      kind "gpt2"     merge.c          joining neighbours
+ *   vocab.c       pieces and their ids                          spm.c      kind "llama"    sentencepiece.c  what these two share
+ *   spelling.c    walking sorted pieces byte by byte            unigram.c  kind "t5"       charsmap.c       its normalization
  *
  * Pieces are borrowed from the model file.  All else is made at open and never written again. */
 #ifndef STOA_TEXT_TOKENIZER_IMPL_H
@@ -35,24 +36,45 @@ struct ids {
 };
 void ids_add(struct ids *ids, int32_t id);
 
-struct tokenizer;
-struct tokenizer_kind {
-    const char *model;                  /* tokenizer.ggml.model */
-    int (*open)(struct tokenizer *t, const struct model_file *file);
-    void (*close)(struct tokenizer *t);
-    /* Text without special tokens, n_bytes > 0; `first` when nothing stands before it. */
-    int (*encode)(const struct tokenizer *t, const char *text, size_t n_bytes, bool first, struct merger *merger,
-                  struct ids *out);
-    /* Appends what a token stands for in text. */
-    void (*decode)(const struct tokenizer *t, size_t id, struct buffer *out);
-};
-extern const struct tokenizer_kind tokenizer_bpe, tokenizer_spm;
-
-struct special {
-    const char *bytes;                  /* in tokenizer.bytes */
+/* Pieces sorted by their bytes, equal ones by id.  A walk begins with [low, high) = [0, n); each byte narrows it to those that
+ * go on with it, and [low] is the piece that ends there, if any does. */
+struct spelling {
+    const char *bytes;
     size_t n_bytes;
     int32_t id;
 };
+void spellings_sort(struct spelling *spellings, size_t n);
+void spellings_narrow(const struct spelling *spellings, size_t *low, size_t *high, size_t depth, unsigned char byte);
+
+/* A stretch of text without special tokens, n_bytes > 0. */
+struct segment {
+    const char *bytes;
+    size_t n_bytes;
+    bool first, last;                   /* nothing stands before it, after it */
+};
+
+/* tokenizer.ggml.precompiled_charsmap: what SentencePiece writes in place of some characters; {0} changes nothing. */
+struct charsmap {
+    uint32_t *units;                    /* a double-array trie, and the strings that its values are offsets into */
+    size_t n_units;
+    const char *strings;
+    size_t n_strings;
+};
+int charsmap_open(struct charsmap *map, const struct model_file *file);
+void charsmap_release(struct charsmap *map);
+/* The bytes that text[0..n_bytes) begins with and that are replaced, 0 when none are; in *with what stands for them. */
+size_t charsmap_match(const struct charsmap *map, const char *text, size_t n_bytes, const char **with);
+
+struct tokenizer;
+struct tokenizer_kind {
+    const char *model;                  /* tokenizer.ggml.model */
+    int (*open)(struct tokenizer *t, const struct model_file *file);      /* also sets begins and ends */
+    void (*close)(struct tokenizer *t);
+    int (*encode)(const struct tokenizer *t, const struct segment *segment, struct merger *merger, struct ids *out);
+    /* Appends what a token stands for in text. */
+    void (*decode)(const struct tokenizer *t, size_t id, struct buffer *out);
+};
+extern const struct tokenizer_kind tokenizer_bpe, tokenizer_spm, tokenizer_unigram;
 
 #define BYTE_CHARACTERS 0x144
 struct merge_rule;
@@ -62,8 +84,10 @@ struct tokenizer {
     char *bytes;                        /* token i stands for bytes [offset[i], offset[i+1]) */
     size_t *offset;
     bool *is_end;
-    int32_t begin;
-    struct special *specials;           /* sorted by bytes */
+    bool begins, ends;                  /* texts begin, end with a token: the kind's default, then what the file says */
+    int32_t begin, end;                 /* that token, or -1 when texts do not */
+    char *folded;                       /* the bytes of specials, where blank_marks */
+    struct spelling *specials;
     size_t n_specials;
     bool begins_special[256];           /* whether one begins with this byte */
 
@@ -75,11 +99,20 @@ struct tokenizer {
     struct merge_rule *rules;           /* a hash table of rules_mask + 1 */
     size_t rules_mask;
 
-    /* tokenizer_spm */
-    const float *score;
+    /* tokenizer_spm and tokenizer_unigram, by sentencepiece_open() */
+    bool blank_marks;                   /* U+2581 stands for a blank, in pieces and in text */
     bool space_prefix;
+    bool has_bytes;                     /* there are tokens of type BYTE */
+    const float *score;
     int32_t unknown;                    /* or -1 */
     size_t longest_piece;
+
+    /* tokenizer_unigram */
+    bool merge_spaces;                  /* runs of blanks are one, those at the ends none */
+    struct charsmap charsmap;
+    struct spelling *spellings;         /* pieces that text may be cut into */
+    size_t n_spellings, spelling_start[257];    /* those that begin with byte b are [b] to [b + 1] */
+    double unknown_score;
 };
 
 /* ERR_BAD_FILE: the key is missing, or not the array of `wanted` that it should be. */
@@ -88,5 +121,19 @@ int tokenizer_no_array(const struct model_file *file, const char *key, const cha
 int tokenizer_read_bool(const struct model_file *file, const char *key, bool *out);
 /* An optional token id: -1 when the key is absent. */
 int tokenizer_read_id(const struct model_file *file, const char *key, size_t n_tokens, int32_t *out);
+
+
+/* sentencepiece.c */
+#define BLANK_MARK "\xe2\x96\x81"        /* U+2581 */
+#define BLANK_MARK_BYTES (sizeof BLANK_MARK - 1)
+static inline bool is_blank_mark(const char *text, size_t n_bytes)
+{
+    return n_bytes >= BLANK_MARK_BYTES && text[0] == BLANK_MARK[0] && text[1] == BLANK_MARK[1] && text[2] == BLANK_MARK[2];
+}
+int sentencepiece_open(struct tokenizer *t, const struct model_file *file);
+/* A stretch that no piece spells, as byte tokens; without those as the unknown token, one for neighbours: *after_unknown says
+ * whether the last token in `out` was that. */
+void sentencepiece_add_unknown(const struct tokenizer *t, const char *text, size_t n_bytes, bool *after_unknown, struct ids *out);
+void sentencepiece_decode(const struct tokenizer *t, size_t id, struct buffer *out);
 
 #endif

@@ -1,51 +1,6 @@
-#include "base/buffer.h"
-#include "base/error.h"
-#include "tests/check.h"
-#include "tests/text/golden.h"
-#include "tests/text/tiny_gguf.h"
-#include "text/tokenizer.h"
-
-#include <string.h>
-#include <time.h>
+#include "tests/text/tokens.h"
 
 #define REAL_MODEL "SmolLM2-135M-Instruct.Q4_1.gguf"
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Text -> ids -> text must give the text again. */
-static void check_round_trip(const struct tokenizer *t, const char *name, const char *text, size_t n_bytes)
-{
-    struct buffer out = { 0 };
-    int32_t *ids = NULL;
-    size_t n = 0, n_piece;
-    if (!check(tokenizer_encode(t, text, n_bytes, TOKENIZE_SPECIAL, &ids, &n) == 0))
-        return;
-    for (size_t i = 0; i < n; i++) {
-        const char *piece = tokenizer_bytes(t, ids[i], true, &n_piece);
-        buffer_add(&out, piece, n_piece);
-    }
-    if (check_int(out.size, n_bytes))
-        check_bytes(name, out.bytes, text, n_bytes);
-    buffer_release(&out);
-    free(ids);
-}
-
-static void check_golden(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, json_t *want)
-{
-    int32_t *ids = NULL;
-    size_t n = 0;
-    check_int(tokenizer_encode(t, text, n_bytes, flags, &ids, &n), 0);
-    check_int(n, json_array_size(want));
-    for (size_t i = 0; i < n && i < json_array_size(want); i++)
-        if (!check_int(ids[i], json_integer_value(json_array_get(want, i))))
-            break;
-    free(ids);
-}
 
 static void test_golden_ids(const struct tokenizer *t)
 {
@@ -69,6 +24,7 @@ static void test_real_specials(const struct tokenizer *t)
     size_t n, n_bytes;
     check_begin("SmolLM2: special tokens");
     check_int(tokenizer_n_tokens(t), 49152);
+    check_int(tokenizer_end(t), -1);
     check_int(tokenizer_begin(t), -1);
     check_int(tokenizer_find(t, "<|im_end|>"), 2);
     check(tokenizer_is_end(t, 2) && tokenizer_is_end(t, 0) && !tokenizer_is_end(t, 1));
@@ -121,42 +77,6 @@ static void test_plain_ranges(const struct tokenizer *t)
     }
 }
 
-/* What made other tokenizers quadratic.  Doubling the text may cost little more than twice the time; the limit is loose
- * because machines are shared. */
-static const struct { const char *name, *unit; size_t times; } long_runs[] = {
-    { "100,000 letters a",          "a",            100000 },
-    { "40,000 Chinese characters",  "\xe4\xb8\xad", 40000 },
-    { "50,000 underscores",         "_",            50000 },
-    { "100,000 blanks",             " ",            100000 },
-    { "100,000 newlines",           "\n",           100000 },
-    { "30,000 digits",              "7",            30000 },
-    { "20,000 beginnings of a special token", "<|im_", 20000 },
-    { "60,000 lone lead bytes",     "\xf0",         60000 },
-    { "compact JSON",               "{\"k\":[1,2],", 2000 },
-    { "prose",                      "The quick brown fox jumps over the lazy dog. ", 4000 },
-};
-
-static void test_long_runs(const struct tokenizer *t, const char *which)
-{
-    for (size_t i = 0; i < COUNT_OF(long_runs); i++) {
-        struct buffer text = { 0 };
-        int32_t *ids = NULL;
-        size_t n = 0;
-        check_begin("%s in near-linear time: %s", which, long_runs[i].name);
-        for (size_t k = 0; k < long_runs[i].times; k++)
-            buffer_add_text(&text, long_runs[i].unit);
-        double start = now();
-        check_int(tokenizer_encode(t, text.bytes, text.size, TOKENIZE_SPECIAL, &ids, &n), 0);
-        double seconds = now() - start;
-        if (getenv("TEST_TIMES"))
-            printf("%s: %zu bytes, %zu ids, %.4f s, %.1f MB/s\n", long_runs[i].name, text.size, n, seconds,
-                   (double)text.size / seconds / 1e6);
-        check(seconds < 5);
-        free(ids);
-        buffer_release(&text);
-    }
-}
-
 static void test_real_model(void)
 {
     struct model_file *file = NULL;
@@ -171,25 +91,10 @@ static void test_real_model(void)
         test_golden_ids(t);
         test_real_specials(t);
         test_plain_ranges(t);
-        test_long_runs(t, "SmolLM2");
+        check_long_runs(t, "SmolLM2");
     }
     tokenizer_close(t);
     model_file_close(file);
-}
-
-/* Encodes and compares with ids written as "1 2 3". */
-static void check_ids(const struct tokenizer *t, const char *text, size_t n_bytes, unsigned flags, const char *want)
-{
-    struct buffer got = { 0 };
-    int32_t *ids = NULL;
-    size_t n = 0;
-    check_int(tokenizer_encode(t, text, n_bytes, flags, &ids, &n), 0);
-    buffer_add_text(&got, "");
-    for (size_t i = 0; i < n; i++)
-        buffer_printf(&got, i ? " %d" : "%d", ids[i]);
-    check_text(got.bytes, want);
-    buffer_release(&got);
-    free(ids);
 }
 
 /* Byte-level BPE over a, b, c, space ("\u0120") and newline ("\u010a"); 1 and 2 are control tokens, 11 and 12 are user-defined. */
@@ -220,6 +125,7 @@ static const struct { const char *name, *text; unsigned flags; const char *want;
     { "is not doubled",                    "<s>b",          TOKENIZE_BEGIN | TOKENIZE_SPECIAL, "1 3" },
     { "but a second one stays",            "<s><s>b",       TOKENIZE_BEGIN | TOKENIZE_SPECIAL, "1 1 3" },
     { "a byte without a token is left out", "azb",          0,                                "6" },
+    { "no end token, since the file does not say so", "b",  TOKENIZE_END,                     "3" },
 };
 
 static void test_tiny_bpe(void)
@@ -237,6 +143,38 @@ static void test_tiny_bpe(void)
     }
     tokenizer_close(t);
     model_file_close(file);
+}
+
+/* Which tokens go around a text: what the file says, or else what its kind of tokenizer does. */
+static const struct { const char *name, *pre, *add_bos, *add_eos, *want; } edge_rows[] = {
+    { "byte-level BPE has none",       "gpt-2",     "",  "",  "3" },
+    { "Llama 3's has a begin token",   "llama-bpe", "",  "",  "1 3" },
+    { "unless the file says no",       "llama-bpe", "0", "",  "3" },
+    { "a begin token",                 "gpt-2",     "1", "0", "1 3" },
+    { "an end token",                  "gpt-2",     "0", "1", "3 2" },
+    { "both",                          "gpt-2",     "1", "1", "1 3 2" },
+};
+
+static void test_edges(void)
+{
+    for (size_t i = 0; i < COUNT_OF(edge_rows); i++) {
+        struct tiny_key keys[COUNT_OF(tiny_bpe) + 3];
+        struct model_file *file;
+        memcpy(keys, tiny_bpe, sizeof tiny_bpe);
+        keys[COUNT_OF(tiny_bpe)] = (struct tiny_key){ "tokenizer.ggml.pre", "s", edge_rows[i].pre };
+        keys[COUNT_OF(tiny_bpe) + 1] = (struct tiny_key){ "tokenizer.ggml.add_bos_token", *edge_rows[i].add_bos ? "b" : "", edge_rows[i].add_bos };
+        keys[COUNT_OF(tiny_bpe) + 2] = (struct tiny_key){ "tokenizer.ggml.add_eos_token", *edge_rows[i].add_eos ? "b" : "", edge_rows[i].add_eos };
+        check_begin("around a text: %s", edge_rows[i].name);
+        struct tokenizer *t = open_tokenizer(keys, COUNT_OF(keys), &file);
+        const char *want = edge_rows[i].want;
+        check_ids(t, "b", 1, TOKENIZE_BEGIN | TOKENIZE_END, want);
+        check_int(tokenizer_begin(t), *want == '1' ? 1 : -1);
+        check_int(tokenizer_end(t), strchr(want, '2') ? 2 : -1);
+        check_begin("around a text that has them: %s", edge_rows[i].name);
+        check_ids(t, "<s>b</s>", 8, TOKENIZE_BEGIN | TOKENIZE_END | TOKENIZE_SPECIAL, "1 3 2");
+        tokenizer_close(t);
+        model_file_close(file);
+    }
 }
 
 /* A vocabulary with every byte takes any bytes and gives them back. */
@@ -280,17 +218,18 @@ static const struct tiny_key tiny_spm[] = {
 
 static const struct { const char *name, *text; unsigned flags; const char *want; } spm_rows[] = {
     { "nothing",                           "",         0,                                 "" },
-    { "nothing, with a begin",             "",         TOKENIZE_BEGIN,                    "1" },
-    { "a blank goes before the text",      "a",        0,                                 "8" },
+    { "TK-08: nothing, with a begin",      "",         TOKENIZE_BEGIN,                    "1" },
+    { "TK-08: a blank goes before the text", "a",        0,                                 "8" },
     { "the best score first",              "ab",       0,                                 "10" },
     { "a blank of its own stays",          " a",       0,                                 "5 8" },
-    { "one blank",                         " ",        0,                                 "11" },
+    { "TK-08: one blank",                  " ",        0,                                 "11" },
     { "leftmost of equals",                "baaa",     0,                                 "5 7 12 6" },
     { "byte fallback",                     "b\xc3\xa9", 0,                                "5 7 3 4" },
     { "unknown bytes",                     "bz\xff",   0,                                 "5 7 0 0" },
     { "a control token is text",           "a<x>",     0,                                 "8 0 0 0" },
     { "or recognised",                     "a<x>a",    TOKENIZE_SPECIAL,                  "8 13 6" },
-    { "no blank after a special token",    "<x>a",     TOKENIZE_SPECIAL,                  "13 6" },
+    { "TK-07: no blank after a special token", "<x>a",     TOKENIZE_SPECIAL,                  "13 6" },
+    { "TK-07: but the one that is there",  "<x> a",    TOKENIZE_SPECIAL,                  "13 8" },
     { "user-defined, stored with a mark",  "a< y>a",   0,                                 "8 14 6" },
     { "a begin token is not doubled",      "<s>a",     TOKENIZE_SPECIAL | TOKENIZE_BEGIN, "1 6" },
 };
@@ -314,40 +253,16 @@ static void test_tiny_spm(void)
         check_begin("tiny SentencePiece: %s", spm_rows[i].name);
         check_ids(t, spm_rows[i].text, strlen(spm_rows[i].text), spm_rows[i].flags, spm_rows[i].want);
     }
-    test_long_runs(t, "SentencePiece");
+    check_long_runs(t, "SentencePiece");
     tokenizer_close(t);
     model_file_close(file);
-}
-
-static void test_golden_spm(void)
-{
-    json_t *golden = golden_load("spm.json"), *texts = json_object_get(golden, "texts"), *all = json_object_get(golden, "ids");
-    const struct tiny_key keys[] = {
-        { "tokenizer.ggml.model", "s", "llama" },
-        { "tokenizer.ggml.tokens", "S", json_string_value(json_object_get(golden, "pieces")) },
-        { "tokenizer.ggml.token_type", "I", json_string_value(json_object_get(golden, "types")) },
-        { "tokenizer.ggml.scores", "F", json_string_value(json_object_get(golden, "scores")) },
-        { "tokenizer.ggml.bos_token_id", "u", "1" },
-    };
-    struct model_file *file = tiny_gguf_open(keys, COUNT_OF(keys));
-    struct tokenizer *t = NULL;
-    check_begin("SentencePiece: open");
-    if (check_int(tokenizer_open(&t, file), 0))
-        for (size_t i = 0; i < json_array_size(texts); i++) {
-            json_t *text = json_array_get(texts, i);
-            check_begin("SentencePiece string %zu", i);
-            check_golden(t, json_string_value(text), json_string_length(text), 0, json_array_get(all, i));
-        }
-    tokenizer_close(t);
-    model_file_close(file);
-    json_decref(golden);
 }
 
 /* Metadata that lies.  The error names the key. */
 #define KEY(name) "tokenizer.ggml." name
 static const struct { const char *name; bool spm; struct tiny_key bad; const char *want; } bad_rows[] = {
     { "no model",                false, { KEY("model"), "", "" },                  KEY("model") },
-    { "an unknown model",        false, { KEY("model"), "s", "t5" },               KEY("model") },
+    { "an unknown model",        false, { KEY("model"), "s", "t6" },               KEY("model") },
     { "a number for a model",    false, { KEY("model"), "u", "1" },                KEY("model") },
     { "no pre-tokenizer",        false, { KEY("pre"), "", "" },                    KEY("pre") },
     { "an unknown one",          false, { KEY("pre"), "s", "gpt-2x" },             "\"gpt-2x\" is not known" },
@@ -359,9 +274,10 @@ static const struct { const char *name; bool spm; struct tiny_key bad; const cha
     { "strings for types",       false, { KEY("token_type"), "S", "1\n1" },        KEY("token_type: wanted") },
     { "a type that is none",     false, { KEY("token_type"), "I", "1\n3\n3\n1\n1\n1\n1\n7\n1\n1\n1\n4\n4\n1" }, "token 7 has type 7" },
     { "no merges",               false, { KEY("merges"), "", "" },                 KEY("merges: missing") },
+    { "TK-03: merges that are no strings", false, { KEY("merges"), "I", "1\n2" }, KEY("merges: wanted an array of strings") },
     { "an unknown part",         false, { KEY("merges"), "S", "b c\na q" },        KEY("merges: merge 1") },
     { "an unknown whole",        false, { KEY("merges"), "S", "c b" },             KEY("merges: merge 0") },
-    { "three parts",             false, { KEY("merges"), "S", "a b c" },           KEY("merges: merge 0") },
+    { "TK-04: three parts",      false, { KEY("merges"), "S", "a b c" },           KEY("merges: merge 0") },
     { "one part",                false, { KEY("merges"), "S", "ab" },              KEY("merges: merge 0") },
     { "an empty part",           false, { KEY("merges"), "S", " ab" },             KEY("merges: merge 0") },
     { "begin out of range",      false, { KEY("bos_token_id"), "u", "14" },        KEY("bos_token_id") },
@@ -398,9 +314,9 @@ static void test_bad_files(void)
 int main(void)
 {
     test_tiny_bpe();
+    test_edges();
     test_any_bytes();
     test_tiny_spm();
-    test_golden_spm();
     test_bad_files();
     test_real_model();
     return check_done();

@@ -1,6 +1,6 @@
 /* tiny_gguf.h: a model file without tensors, from a table of keys, for tests and fuzzers of tokenizers.
  *
- *   type   "s" string   "u" u32   "b" bool   "S" "I" "F" arrays of strings, i32, f32: one element a line of `value`
+ *   type   "s" string   "u" u32   "b" bool   "S" "I" "F" "Y" arrays of strings, i32, f32, u8: one element a line of `value`
  *
  * Of two rows with one key the later counts, so that a test is a good table and the row that breaks it; a row of
  * type "" takes the key out. */
@@ -39,7 +39,8 @@ static inline void tiny_element(struct buffer *out, char type, const char *text,
     switch (type | 0x20) {
     case 's': tiny_text(out, text, n_bytes); break;
     case 'f': tiny_number(out, real.u, 4); break;
-    case 'b': tiny_number(out, (uint64_t)atoi(text), 1); break;
+    case 'b':
+    case 'y': tiny_number(out, (uint64_t)atoi(text), 1); break;
     default:  tiny_number(out, (uint64_t)strtoll(text, NULL, 0), 4); break;
     }
 }
@@ -51,6 +52,7 @@ static inline uint32_t tiny_type(char type)
     case 'b': return 7;
     case 'f': return 6;
     case 'i': return 5;
+    case 'y': return 0;
     default:  return 4;
     }
 }
