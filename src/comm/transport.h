@@ -1,4 +1,4 @@
-/* transport.h: what comm/ asks of a transport.  Everything that waits or counts is in wait.c, once; a transport starts
+/* transport.h: what comm/ asks of a transport.  Whoever waits or counts does so through wait.h; a transport starts
  * messages, tests them and looks for them, and no function of it waits for a peer except open, split and close.
  *
  * A message goes to another rank of the same comm, never to its own.  Messages between two ranks with one tag arrive in the
