@@ -6,8 +6,10 @@
 {"texts": [..], "bytes": {NAME: [[bytes of each piece of text 0], ..]}, "same": {NAME: another with the same expressions}, "nfc": [..]}.
 The texts are hard_strings.json and, from a fixed seed, strings of characters that the expressions treat differently.
 
-Each list of expressions is what the tokenizer.json of the models has that GGUF gives the name to (kimi-k2: its tiktoken pattern), but
-for "default", which no model has: that is what GGUF's own reader takes for a file that does not know.
+Where the expressions come from: read in the models' own tokenizer.json for llama-bpe and deepseek-v3; quoted from there by others for
+gpt-2, smollm, starcoder, refact, command-r, falcon, qwen2, deepseek-llm and deepseek-coder. The rest, and which names share a list, is
+what GGUF's own reader says the names mean, "default" included, which no model has. NFC is stated for qwen2, command-r and GPT-NeoX (mpt,
+olmo, modern-bert); for deepseek-r1-qwen, megrez, stablelm2, hunyuan and qwen35 it is inferred from their being made after Qwen's.
 """
 import json
 import pathlib
