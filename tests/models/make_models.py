@@ -75,6 +75,7 @@ MODELS = {
     "tiny-kquants-moe": (Shape(dim=256, heads=8, head_dim=32, ffn=256, layers=2, tied=True, experts=4, used=2, expert_ffn=256), K_TYPES, 1),
     "tiny-mixtral": (MIXTRAL, T.Q8_0, 1),
     "tiny-legacy-mixtral": (replace(MIXTRAL, legacy=True), T.Q8_0, 1),      # the same weights
+    "tiny-every": (replace(MIXTRAL, used=8), T.Q8_0, 1),        # every token goes to every expert: what travels is known
     "tiny-gemma3": (GEMMA3, MIXED, 1),
     "tiny-gemma3-caps": (replace(GEMMA3, attention_cap=5.0, final_cap=4.0), T.Q8_0, 1),     # caps that bend most logits
 }
