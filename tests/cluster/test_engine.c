@@ -29,7 +29,7 @@ static const struct row { const char *layout, *model; bool f32, gathered; } rows
     { "dp=4,ep=2", "tiny-qwen3moe", false, false },
 };
 
-enum { N_ALONE = 2, N_QUESTIONS = 9, MAX_TOKENS = 200, CONTEXT = 256, N_TURNS = 4 };
+enum { N_ALONE = 2, N_QUESTIONS = 9, MAX_TOKENS = 200, CONTEXT = 256 };
 
 /* Lengths of all kinds: within a block, over several chunks, one that only reads its prompt, one that goes on for long. */
 static const struct { uint32_t n_tokens, n_new; float temperature; } questions[N_QUESTIONS] = {
@@ -314,30 +314,36 @@ static void test_coming_and_going(struct engine *e)
         }
 }
 
-/* A chat: each turn goes on from the answer before, the third from the middle of it, and the last from a few tokens of the start,
- * which a window does not have any more; another sequence is busy beside it. */
+/* The turns of a chat: how many tokens of what there is are taken back, how many are new, and how long the answer is.  `lost`: a
+ * window does not have what is left of it any more.  The fourth answer ends before where the third did, and the fifth turn
+ * goes back to where only the third had stored too much. */
+static const struct { uint32_t n_back, n_more, n_new; bool lost; } turns[] = {
+    { 0, 20, 15, false }, { 0, 20, 15, false }, { 7, 20, 40, false }, { 12, 2, 3, false }, { 36, 5, 10, true }, { 100, 10, 5, true }, { 0, 3, 9, false },
+};
+
 static void test_continue(struct engine *e)
 {
     int32_t text[CONTEXT];
     struct sequence *fresh, *chat = add(e, 2), *other = add(e, 8);
+    bool has_window = e->limits.n_cache_groups > 1;
     check_begin("a sequence goes on, and computes only what is new");
     finish(e, chat);
-    for (uint32_t turn = 0; turn < N_TURNS; turn++) {
-        uint32_t n_new, n = chat->request.n_tokens, home = chat->group;
-        const int32_t *tokens = sequence_new_tokens(chat, &n_new);
+    for (uint32_t turn = 0; turn < COUNT_OF(turns); turn++) {
+        uint32_t n = chat->n_tokens - turns[turn].n_back, n_all = n + turns[turn].n_more, home = chat->group;
         memcpy(text, chat->tokens, n * sizeof *text);
-        memcpy(text + n, tokens, n_new * sizeof *text);
-        bool goes_far = turn + 1 == N_TURNS, is_lost = goes_far && e->limits.n_cache_groups > 1;
-        n = goes_far ? 5 : turn == 2 ? n + n_new / 2 : n + n_new;
-        for (uint32_t i = 0; i < 20; i++)
-            text[n + i] = (int32_t)(random_u64(turn, i) % 300);
-        struct sequence_request request = { .tokens = text, .n_tokens = n + 20, .n_new = 15, .params = { .top_p = 1 } };
+        for (uint32_t i = n; i < n_all; i++)
+            text[i] = (int32_t)(random_u64(turn, i) % 300);
+        struct sequence_request request = { .tokens = text, .n_tokens = n_all, .n_new = turns[turn].n_new, .params = { .top_p = 1 } };
         check_int(engine_continue(e, chat, &request), 0);
-        check(chat->group == home && (is_lost ? !chat->n_planned : chat->n_planned + 1 >= n && chat->n_planned <= n + 1));
+        check_int(chat->group, home);
+        if (turns[turn].lost && has_window)
+            check_int(chat->n_planned, 0);
+        else                                            /* the last token of an answer has never been an input */
+            check(chat->n_planned + 1 >= n && chat->n_planned <= n + 1);
         finish(e, chat);
         check_int(engine_add(e, &fresh, &request), 0);
         finish(e, fresh);
-        check_bytes("the turn's answer", chat->tokens, fresh->tokens, (n + 35) * sizeof *text);
+        check_bytes("the turn's answer", chat->tokens, fresh->tokens, (n_all + turns[turn].n_new) * sizeof *text);
         engine_remove(e, fresh);
     }
     run_all(e);
