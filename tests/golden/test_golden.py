@@ -36,7 +36,10 @@ def test_tiny_logits():
 
 
 def test_tiny_logits_over_ranks():
-    t.each(lambda model: g.check_logits(model, "--layout", "pp=2,tp=2", "--chunk", "64"), each_tiny("logits of tiny models over ranks"))
+    """A short prompt and the long one."""
+    for model in each_tiny("logits of tiny models over ranks"):
+        model.records = model.records[::4]
+        t.each(lambda m: g.check_logits(m, "--layout", "pp=2,tp=2", "--chunk", "64"), [model])
 
 
 def test_tiny_mean_loss():
