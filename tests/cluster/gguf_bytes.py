@@ -72,20 +72,3 @@ def write_giant(path, dim=8192, layers=80, heads=64, ffn=28672, vocab=256):
     with open(path, "wb") as f:
         f.write(data)
         f.truncate((len(data) + 31) // 32 * 32 + offset)
-
-
-def with_key(data, name, kind, value):
-    """The file with one more key, or with this value for the key that it has."""
-    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
-    at, kept = 24, []
-    for _ in range(n_keys):
-        begin, end = at, skip_value(data, at, STRING)
-        at = skip_value(data, end + 4, struct.unpack_from("<I", data, end)[0])
-        if data[begin + 8:end].decode() != name:
-            kept.append(data[begin:at])
-    keys = at
-    for _ in range(n_tensors):
-        at = skip_value(data, at, STRING)
-        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 12
-    head = data[:8] + struct.pack("<QQ", n_tensors, len(kept) + 1) + b"".join(kept) + key(name, kind, value) + data[keys:at]
-    return head + b"\0" * (-len(head) % 32) + data[(at + 31) // 32 * 32:]

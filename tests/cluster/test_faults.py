@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gguf_bytes
-from job import ALLOWED_S, Job, stoa_lines, t
+from job import ALLOWED_S, Job, cpu_seconds, stoa_lines, t
 
 IDS = "1,2,3,4,5,6,7"
 MPI = ("--oversubscribe", "--bind-to", "none", "--allow-run-as-root")
@@ -33,7 +32,7 @@ def test_wrong_usage():
     if not t.have_tiny("wrong usage"):
         return
     m = t.tiny("tiny-q4_1")
-    ask = ("logits", m, "--tokens", IDS)
+    ask, mix = ("logits", m, "--tokens", IDS), ("logits", t.tiny("tiny-qwen3moe-q8_0"), "--tokens", IDS)
     for name, args, words in (
             ("a flag that is not there", (*ask, "--frobnicate"), ["--frobnicate"]),
             ("a flag of another command", (*ask, "--temp", "1"), ["--temp"]),
@@ -49,7 +48,22 @@ def test_wrong_usage():
             ("no ranks", (*ask, "--layout", "tp=0"), ["tp"]),
             ("an axis twice", (*ask, "--layout", "tp=2,tp=2"), ["tp"]),
             ("a comma at the end", (*ask, "--layout", "tp=2,"), ["tp=2,"]),
-            ("an axis of a later version", (*ask, "--layout", "ep=2"), ["ep"]),
+            ("an axis of a later version", (*ask, "--layout", "cp=2"), ["cp"]),
+            ("groups that do not divide", (*mix, "--layout", "dp=3,ep=2"), ["dp=3", "ep"]),
+            ("experts over a part of tp", (*mix, "--layout", "tp=2,ep=3"), ["tp=2", "ep"]),
+            ("experts over more groups than there are", (*mix, "--layout", "dp=2,ep=8"), ["dp=2", "ep"]),
+            ("experts over groups, and no experts", (*ask, "--layout", "dp=2,ep=2"), ["ep=2", "none"]),
+            ("more ranks than groups of experts", (*mix, "--layout", "dp=16,ep=16"), ["ep=16", "8"]),
+            ("no groups", (*ask, "--layout", "dp=0"), ["dp"]),
+            ("more ranks than anybody has", (*ask, "--layout", "dp=1024,pp=2"), ["1024"]),
+            ("rows split among some of tp", (*ask, "--layout", "tp=4,sp=2"), ["sp", "tp=4"]),
+            ("rows split among one", (*ask, "--layout", "dp=2,sp=2"), ["sp", "tp=1"]),
+            ("gathered weights without groups", (*ask, "--weights", "gathered"), ["--weights", "dp"]),
+            ("gathered weights of one group", (*ask, "--layout", "tp=2,dp=1", "--weights", "gathered"), ["--weights", "dp"]),
+            ("weights that are somewhere else", (*ask, "--weights", "elsewhere"), ["elsewhere"]),
+            ("shares that part a group of experts", (*mix, "--layout", "dp=2,tp=2,ep=4", "--shares", "5,3"), ["--shares", "5/16", "experts"]),
+            ("shares for groups", (*ask, "--layout", "dp=2", "--shares", "1,1"), ["--shares", "tp"]),
+            ("stages for groups", (*ask, "--layout", "dp=2", "--stages", "3,4"), ["--stages", "pp"]),
             ("the planner of a later version", (*ask, "--layout", "auto"), ["auto"]),
             ("more ranks than groups", (*ask, "--layout", "tp=16"), ["tp=16", "8"]),
             ("shares that are no whole groups", (*ask, "--layout", "tp=2", "--shares", "1,2"), ["--shares", "1/3"]),
@@ -138,27 +152,6 @@ def test_damaged_files():
         for layout in ("tp=1", "tp=2"):
             r = t.stoa("logits", os.path.join(folder, "missing.gguf"), "--tokens", IDS, "--layout", layout)
             refused(f"a file that is not there, {layout}", r, 3, "missing.gguf")
-
-
-def test_hyperparameters():
-    """Keys that would change the answer, of the wrong type or of a relative that is not this family."""
-    if not t.have_tiny("hyperparameters"):
-        return
-    with open(t.tiny("tiny-f32"), "rb") as f:
-        whole = f.read()
-    text, real, number = lambda v: (8, gguf_bytes.string(v)), lambda v: (6, struct.pack("<f", v)), lambda v: (4, struct.pack("<I", v))
-    rows = (("llama.rope.scaling.factor", real(8)), ("llama.rope.scaling.type", text("yarn")), ("llama.rope.scaling.type", number(1)),
-            ("llama.rope.scale_linear", real(4)), ("llama.expert_count", number(8)), ("llama.attention.sliding_window", number(64)),
-            ("llama.attention.value_length", number(16)), ("llama.attention.causal", (7, b"\0")))
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "keyed.gguf")
-        for name, (kind, value) in rows:
-            with open(path, "wb") as f:
-                f.write(gguf_bytes.with_key(whole, name, kind, value))
-            refused(f"{name} of kind {kind}", t.stoa("logits", path, "--tokens", IDS), 3, name)
-        with open(path, "wb") as f:
-            f.write(gguf_bytes.with_key(whole, "llama.rope.scaling.factor", *real(1)))
-        t.equal("a scaling factor of 1", t.stoa("logits", path, "--tokens", IDS).out, t.stoa("logits", t.tiny("tiny-f32"), "--tokens", IDS).out)
 
 
 def test_output_that_cannot_be_written():
@@ -264,6 +257,26 @@ def test_a_rank_is_killed():
             if not t.check(f"{name}: the rank is there", pid and len(job.begun) == 20, job.pids()):
                 continue
             os.kill(pid, signal.SIGKILL)
+            err = job.end(name, (1,))
+            t.check(f"{name}: one line says so", len(stoa_lines(err)) == 1 and "died" in err and "9" in err, err)
+
+
+def test_a_rank_is_killed_in_a_collective():
+    """Groups along dp exchange rows of experts, or parts of weights, in every layer of every step."""
+    if not t.have_tiny("a rank is killed in a collective"):
+        return
+    long = ("bench", t.tiny("tiny-qwen3moe-q8_0"), "--prompt", 256, "--generate", 256, "--batch", 4, "--repeat", 1000)
+    for number, layout in ((1, ("dp=2,ep=2",)), (0, ("dp=2,tp=2,ep=4",)), (3, ("dp=2,pp=2", "--weights", "gathered"))):
+        name = f"kill -9 of rank {number}, {' '.join(layout)}"
+        n_ranks = 2 if layout[0] == "dp=2,ep=2" else 4
+        with Job(*long, "--layout", *layout) as job:
+            start, ranks = time.monotonic(), [None]
+            while time.monotonic() - start < 30 and not all(pid and cpu_seconds(pid) > 0.3 for pid in ranks):
+                time.sleep(0.05)
+                ranks = [job.rank(i) for i in range(n_ranks)]
+            if not t.check(f"{name}: they are at work", all(ranks) and job.process.poll() is None, ranks):
+                continue
+            os.kill(ranks[number], signal.SIGKILL)
             err = job.end(name, (1,))
             t.check(f"{name}: one line says so", len(stoa_lines(err)) == 1 and "died" in err and "9" in err, err)
 

@@ -234,6 +234,16 @@ def test_more_tensors():
         t.check("GL-15: other factors count", asked("twos", floats("rope_freqs.weight", (4,), [2.0] * 4)).out != plain.out)
 
 
+def test_scaling_that_is_none():
+    """A factor of 1 or 0, named or not, is no scaling: the same bits."""
+    if not t.have_tiny("no scaling"):
+        return
+    want = ask(t.tiny(LLAMA)).out
+    linear, none = (key(".rope.scaling.type", gf.STRING, x) for x in ("linear", "none"))
+    rows = [(str(x), LLAMA, keys(*first, key(".rope.scaling.factor", F, x))) for x in (0, 1) for first in ((), (linear,), (none,))]
+    each_file(rows, lambda name, r: t.equal(f"a factor of {name}", r.out, want))
+
+
 def test_files_cut_short():
     """GL-01: the last 100 bytes are missing; on one rank and on two."""
     if not t.have_tiny("GL-01"):
