@@ -7,7 +7,6 @@
 #include "text/template_node.h"
 #include "text/unicode.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,10 +52,17 @@ int template_new_text(struct template_run *run, const char *bytes, size_t n_byte
     return 0;
 }
 
-int template_new_list(struct template_run *run, bool tuple, struct template_value *out)
+int template_new_list(struct template_run *run, enum template_list_type type, struct template_value *out)
 {
     int err = template_spend(run, sizeof(struct template_list));
-    *out = template_value_list(&run->arena, tuple);
+    *out = template_value_list(&run->arena, type);
+    return err < 0 ? err : out->kind == VALUE_ABSENT ? template_no_memory() : 0;
+}
+
+int template_new_map(struct template_run *run, struct template_value *out)
+{
+    int err = template_spend(run, sizeof(struct template_map));
+    *out = template_value_map(&run->arena);
     return err < 0 ? err : out->kind == VALUE_ABSENT ? template_no_memory() : 0;
 }
 
@@ -79,11 +85,27 @@ int template_map_put(struct template_run *run, struct template_value map, const 
     int err = template_spend(run, ITEM_COST + 8 * map.map->n);
     if (err < 0)
         return err;
-    if (key->kind != VALUE_STRING)
-        return template_fail(run, "a dict whose keys are no strings is not supported");
+    if (key->kind != VALUE_STRING && key->kind != VALUE_NONE && !template_is_number(key))
+        return template_fail(run, "a dict with a key of type %s is not supported", template_kind_name(key->kind));
     if (template_value_depth(&item) >= TEMPLATE_MAX_DEPTH)
         return template_fail(run, "a dict nested more than %d deep", TEMPLATE_MAX_DEPTH);
-    return template_map_set(&run->arena, map, key->text.bytes, key->text.n_bytes, item) ? 0 : template_no_memory();
+    return template_map_set_value(&run->arena, map, *key, item) ? 0 : template_no_memory();
+}
+
+int template_take_text(struct template_run *run, struct buffer *built, int err, struct template_value *out)
+{
+    if (err == 0)
+        err = built->failed ? template_no_memory() : template_new_text(run, built->bytes, built->size, out);
+    buffer_release(built);
+    return err;
+}
+
+static int use_up(struct template_run *run, struct template_list *of, struct template_value *list)
+{
+    int err = template_new_list(run, LIST_LIST, list);
+    for (; of->at < of->n && !err; of->at++)
+        err = template_list_append(run, *list, of->items[of->at]);
+    return err;
 }
 
 int template_iterate(struct template_run *run, const struct template_value *value, struct template_value *list)
@@ -92,11 +114,11 @@ int template_iterate(struct template_run *run, const struct template_value *valu
     int err = 0;
     if (of.kind == VALUE_LIST) {
         *list = of;
-        return 0;
+        return of.list->type == LIST_ITERATOR ? use_up(run, of.list, list) : 0;
     }
     if (of.kind != VALUE_MAP && of.kind != VALUE_STRING && of.kind != VALUE_UNDEFINED)
         return template_fail(run, "a value of type %s is not iterable", template_kind_name(of.kind));
-    err = template_new_list(run, false, list);
+    err = template_new_list(run, LIST_LIST, list);
     if (of.kind == VALUE_MAP)
         for (size_t i = 0; i < of.map->n && !err; i++)
             err = template_list_append(run, *list, of.map->entries[i].key);
@@ -109,22 +131,25 @@ int template_iterate(struct template_run *run, const struct template_value *valu
     return err;
 }
 
-int template_to_text(struct template_run *run, const struct template_value *value, struct template_value *text)
+int template_length(struct template_run *run, const struct template_value *value, size_t *n)
 {
-    char digits[32];
+    *n = 0;
     switch (value->kind) {
-    case VALUE_STRING:    *text = *value; return 0;
-    case VALUE_UNDEFINED: *text = template_value_text("", 0); return 0;
-    case VALUE_NONE:      *text = template_value_text("None", 4); return 0;
-    case VALUE_BOOL:
-        *text = value->flag ? template_value_text("True", 4) : template_value_text("False", 5);
-        return 0;
-    case VALUE_INT:
-        snprintf(digits, sizeof digits, "%" PRId64, value->number);
-        return template_new_text(run, digits, strlen(digits), text);
-    default:
-        return template_fail(run, "printing a value of type %s is not supported", template_kind_name(value->kind));
+    case VALUE_UNDEFINED: return 0;
+    case VALUE_MAP:       *n = value->map->n; return 0;
+    case VALUE_LOOP:      *n = value->loop->list->n; return 0;
+    case VALUE_LIST:      *n = value->list->n; break;
+    case VALUE_STRING:
+        for (size_t i = 0; i < value->text.n_bytes; ++*n) {
+            uint32_t code;
+            i += utf8_decode(value->text.bytes + i, value->text.n_bytes - i, &code);
+        }
+        return template_spend(run, value->text.n_bytes);
+    default:              break;
     }
+    if (value->kind == VALUE_LIST && value->list->type != LIST_ITERATOR)
+        return 0;
+    return template_fail(run, "a value of type %s has no length", template_kind_name(value->kind));
 }
 
 /* ---- names and attributes ---- */
@@ -142,14 +167,26 @@ static struct template_value *find_variable(struct template_run *run, const stru
     return found;
 }
 
+static int new_function(struct template_run *run, const struct template_builtin *builtin, const struct template_value *self,
+                        struct template_value *out)
+{
+    struct template_function *function = arena_new(&run->arena, struct template_function);
+    if (!function)
+        return template_no_memory();
+    function->builtin = builtin;
+    function->self = self ? *self : (struct template_value){ .kind = VALUE_ABSENT };
+    *out = (struct template_value){ .kind = VALUE_FUNCTION, .function = function };
+    return template_spend(run, sizeof *function);
+}
+
 static int eval_name(struct template_run *run, const struct template_node *node, struct template_value *out)
 {
     const struct template_value *name = &node->value, *found = find_variable(run, name);
-    if (!found && (template_builtin_find(TEMPLATE_FUNCTION, name->text.bytes, name->text.n_bytes) ||
-                   template_text_equal(name, "namespace")))
-        return template_fail(run, "a function that is not called is not supported");
+    const struct template_builtin *function;
     *out = found ? *found : template_value_undefined(name->text.bytes, name->text.n_bytes);
-    return 0;
+    if (found || !(function = template_builtin_find(TEMPLATE_FUNCTION, name->text.bytes, name->text.n_bytes)))
+        return 0;
+    return new_function(run, function, NULL, out);
 }
 
 static void loop_attribute(const struct template_loop *loop, const struct template_value *name, struct template_value *out)
@@ -160,7 +197,7 @@ static void loop_attribute(const struct template_loop *loop, const struct templa
         { "revindex", template_value_int((int64_t)(n - i)) },   { "revindex0", template_value_int((int64_t)(n - i) - 1) },
         { "first", template_value_bool(i == 0) },               { "last", template_value_bool(i + 1 == n) },
         { "length", template_value_int((int64_t)n) },
-        { "depth", template_value_int(1) },                     { "depth0", template_value_int(0) },
+        { "depth", template_value_int(loop->depth0 + 1) },      { "depth0", template_value_int(loop->depth0) },
         { "previtem", i > 0 ? loop->list->items[i - 1] : *out },
         { "nextitem", i + 1 < n ? loop->list->items[i + 1] : *out },
     };
@@ -171,59 +208,89 @@ static void loop_attribute(const struct template_loop *loop, const struct templa
         }
 }
 
-/* A method goes before a key, as getattr() does in Python; with brackets the key goes first. */
-static int get_attribute(struct template_run *run, const struct template_value *of, const struct template_value *name,
+/* A method goes before a key, as getattr() does in Python; with brackets the key goes first.  The sandbox shows nothing
+ * whose name begins with "_". */
+static int get_attribute(struct template_run *run, const struct template_value *of_value, const struct template_value *name,
                          bool brackets, struct template_value *out)
 {
-    const struct template_value *found = NULL;
-    bool keys = of->kind == VALUE_MAP || of->kind == VALUE_NAMESPACE;
+    const struct template_value of = *of_value, *found = NULL;      /* `out` may be the same place */
+    const struct template_builtin *method = template_find_method(&of, name->text.bytes, name->text.n_bytes);
+    bool keys = of.kind == VALUE_MAP || of.kind == VALUE_NAMESPACE;
     *out = template_value_undefined(name->text.bytes, name->text.n_bytes);
-    if (of->kind == VALUE_UNDEFINED)
-        return template_undefined(run, of);
-    if (of->kind == VALUE_LOOP)
-        loop_attribute(of->loop, name, out);
+    if (of.kind == VALUE_UNDEFINED)
+        return template_undefined(run, &of);
+    if (of.kind == VALUE_LOOP)
+        loop_attribute(of.loop, name, out);
     if (keys)
-        found = template_map_find(of->map, name->text.bytes, name->text.n_bytes);
-    if ((!found || !brackets) && template_is_method_name(of->kind, name->text.bytes, name->text.n_bytes))
-        return template_fail(run, "the method \"%.*s\" of a %s that is not called is not supported",
-                             (int)MIN(name->text.n_bytes, (size_t)40), name->text.bytes, template_kind_name(of->kind));
+        found = template_map_find(of.map, name->text.bytes, name->text.n_bytes);
+    if ((!found || !brackets) && template_is_unsafe_name(&of, name->text.bytes, name->text.n_bytes))
+        return 0;
+    if (method && (!found || !brackets))
+        return new_function(run, method, &of, out);
+    if ((!found || !brackets) && template_is_method_name(&of, name->text.bytes, name->text.n_bytes))
+        return template_fail(run, "the attribute \"%.*s\" of a %s is not supported",
+                             (int)MIN(name->text.n_bytes, (size_t)40), name->text.bytes, template_kind_name(of.kind));
+    if (of.kind == VALUE_MACRO && template_text_equal(name, "name"))
+        *out = of.macro->node->value;
     if (found)
         *out = *found;
-    return keys ? template_spend(run, 8 * of->map->n) : 0;
+    return keys ? template_spend(run, 8 * of.map->n) : 0;
+}
+
+int template_get_attribute(struct template_run *run, const struct template_value *of, const struct template_value *name,
+                           struct template_value *out)
+{
+    return get_attribute(run, of, name, false, out);
 }
 
 static int eval_attribute(struct template_run *run, const struct template_node *node, struct template_value *out)
 {
     struct template_value of;
     int err = template_eval(run, node->child[0], &of);
+    run->line = node->line;
     return err < 0 ? err : get_attribute(run, &of, &node->value, false, out);
 }
 
 /* A list, or the characters of a string as one; anything else is not a sequence. */
 static int as_sequence(struct template_run *run, const struct template_value *value, struct template_value *list, bool *is_sequence)
 {
-    *is_sequence = value->kind == VALUE_LIST || value->kind == VALUE_STRING;
+    *is_sequence = (value->kind == VALUE_LIST && value->list->type <= LIST_RANGE) || value->kind == VALUE_STRING;
     return *is_sequence ? template_iterate(run, value, list) : 0;
 }
 
-static int eval_index(struct template_run *run, const struct template_node *node, struct template_value *out)
+int template_get_item(struct template_run *run, const struct template_value *of_value, const struct template_value *index_value,
+                      struct template_value *out)
 {
-    struct template_value of, index, list;
+    const struct template_value of = *of_value, index = *index_value;
+    struct template_value list, *found;
     bool is_sequence;
-    int err;
-    if ((err = template_eval(run, node->child[0], &of)) < 0 || (err = template_eval(run, node->child[1], &index)) < 0)
-        return err;
+    int err = 0;
     if (index.kind == VALUE_STRING)
         return get_attribute(run, &of, &index, true, out);
     if (of.kind == VALUE_UNDEFINED)
         return template_undefined(run, &of);
     *out = template_value_undefined("an item", 7);
-    if (!template_is_number(&index) || (err = as_sequence(run, &of, &list, &is_sequence)) < 0 || !is_sequence)
-        return err;
-    int64_t i = template_as_number(&index), n = (int64_t)list.list->n;
+    if (of.kind == VALUE_MAP && index.kind != VALUE_LIST) {
+        if ((found = template_map_find_value(of.map, &index)))
+            *out = *found;
+        return template_spend(run, 8 * of.map->n);
+    }
+    if (!template_is_integer(&index) || (err = as_sequence(run, &of, &list, &is_sequence)) < 0 || !is_sequence)
+        return template_is_integer(&index) && err < 0 ? err : 0;
+    int64_t i = template_as_integer(&index), n = (int64_t)list.list->n;
     if (i >= -n && i < n)
         *out = list.list->items[i < 0 ? i + n : i];
     return 0;
+}
+
+static int eval_index(struct template_run *run, const struct template_node *node, struct template_value *out)
+{
+    struct template_value of, index;
+    int err;
+    if ((err = template_eval(run, node->child[0], &of)) < 0 || (err = template_eval(run, node->child[1], &index)) < 0)
+        return err;
+    run->line = node->line;
+    return template_get_item(run, &of, &index, out);
 }
 
 /* Python's slice.indices(): a bound that is absent is the end it stands for, and others are cut to [low, high]. */
@@ -234,9 +301,9 @@ static int slice_bound(struct template_run *run, const struct template_node *nod
     int err = node ? template_eval(run, node, &value) : 0;
     if (err < 0)
         return err;
-    if (value.kind != VALUE_NONE && !template_is_number(&value))
+    if (value.kind != VALUE_NONE && !template_is_integer(&value))
         return template_fail(run, "the bounds of a slice must be integers");
-    int64_t i = value.kind == VALUE_NONE ? absent : template_as_number(&value);
+    int64_t i = value.kind == VALUE_NONE ? absent : template_as_integer(&value);
     if (value.kind != VALUE_NONE && i < 0)
         i = i < -n ? -1 : i + n;
     *out = MIN(MAX(i, low), high);
@@ -274,13 +341,13 @@ static int eval_slice(struct template_run *run, const struct template_node *node
         return err;
     if (!is_sequence)
         return template_fail(run, "a slice of a value of type %s", template_kind_name(of.kind));
-    int64_t n = (int64_t)all.list->n, step = step_value.kind == VALUE_NONE ? 1 : template_as_number(&step_value);
-    if (step == 0 || (step_value.kind != VALUE_NONE && !template_is_number(&step_value)))
+    int64_t n = (int64_t)all.list->n, step = step_value.kind == VALUE_NONE ? 1 : template_as_integer(&step_value);
+    if (step == 0 || (step_value.kind != VALUE_NONE && !template_is_integer(&step_value)))
         return template_fail(run, "the step of a slice must be an integer and not 0");
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
     if ((err = slice_bound(run, node->child[1], n, low, high, step > 0 ? low : high, &start)) < 0 ||
         (err = slice_bound(run, node->child[2], n, low, high, step > 0 ? high : low, &stop)) < 0 ||
-        (err = template_new_list(run, all.list->tuple, &some)) < 0)
+        (err = template_new_list(run, all.list->type, &some)) < 0)
         return err;
     for (int64_t i = start; (step > 0 ? i < stop : i > stop) && !err; ) {
         err = template_list_append(run, some, all.list->items[i]);
@@ -336,22 +403,42 @@ static int eval_not(struct template_run *run, const struct template_node *node, 
     return err;
 }
 
-static int eval_negate(struct template_run *run, const struct template_node *node, struct template_value *out)
+static int eval_sign(struct template_run *run, const struct template_node *node, struct template_value *out)
 {
-    const struct template_value zero = template_value_int(0);
     int err = template_eval(run, node->child[0], out);
     if (err < 0)
         return err;
     if (!template_is_number(out))
         return out->kind == VALUE_UNDEFINED ? template_undefined(run, out) :
-               template_fail(run, "- does not work for %s", template_kind_name(out->kind));
-    return template_operate(run, TEMPLATE_SUBTRACT, &zero, out, out);
+               template_fail(run, "a sign does not work for %s", template_kind_name(out->kind));
+    if (out->kind == VALUE_FLOAT)
+        out->real = node->value.number < 0 ? -out->real : out->real;
+    else
+        return template_operate(run, TEMPLATE_MULTIPLY, &node->value, out, out);
+    return 0;
+}
+
+/* Stops where one does not hold, and does not evaluate what follows. */
+static int eval_compare(struct template_run *run, const struct template_node *node, struct template_value *out)
+{
+    struct template_value left, right;
+    int err = template_eval(run, node->child[0], &left);
+    for (const struct template_node *n = node->child[1]; n && !err; n = n->next) {
+        if ((err = template_eval(run, n->child[0], &right)) < 0)
+            break;
+        run->line = node->line;
+        err = template_compare(run, n->op, &left, &right, out);
+        if (!err && !out->flag)
+            break;
+        left = right;
+    }
+    return err;
 }
 
 static int eval_list(struct template_run *run, const struct template_node *node, struct template_value *out)
 {
     struct template_value item;
-    int err = template_new_list(run, node->value.kind == VALUE_BOOL && node->value.flag, out);
+    int err = template_new_list(run, node->value.kind == VALUE_BOOL && node->value.flag ? LIST_TUPLE : LIST_LIST, out);
     for (const struct template_node *n = node->child[0]; n && !err; n = n->next)
         if ((err = template_eval(run, n, &item)) == 0)
             err = template_list_append(run, *out, item);
@@ -361,27 +448,59 @@ static int eval_list(struct template_run *run, const struct template_node *node,
 static int eval_map(struct template_run *run, const struct template_node *node, struct template_value *out)
 {
     struct template_value key, item;
-    int err = template_spend(run, sizeof(struct template_map));
-    *out = template_value_map(&run->arena);
-    if (err < 0 || out->kind == VALUE_ABSENT)
-        return err < 0 ? err : template_no_memory();
+    int err = template_new_map(run, out);
     for (const struct template_node *n = node->child[0]; n && !err; n = n->next->next)
         if ((err = template_eval(run, n, &key)) == 0 && (err = template_eval(run, n->next, &item)) == 0)
             err = template_map_put(run, *out, &key, item);
-    if (node->kind == NODE_NAMESPACE)
-        out->kind = VALUE_NAMESPACE;
     return err;
+}
+
+static int eval_filter(struct template_run *run, const struct template_node *node, struct template_value *out)
+{
+    struct template_value subject;
+    int err = 0;
+    if (node->child[0])
+        err = template_eval(run, node->child[0], &subject);
+    else if (run->captured)
+        subject = *run->captured;
+    else
+        err = template_fail(run, "a filter of nothing");
+    return err < 0 ? err : template_apply(run, node, &subject, out);
 }
 
 static int eval_call(struct template_run *run, const struct template_node *node, struct template_value *out)
 {
-    struct template_value arguments[TEMPLATE_MAX_ARGUMENTS] = { 0 };
-    size_t n = 0;
-    int err = 0;
-    for (const struct template_node *argument = node->child[0]; argument && !err; argument = argument->next)
-        err = template_eval(run, argument, &arguments[n++]);
+    struct template_arguments arguments;
+    struct template_value callee;
+    int err;
+    if ((err = template_eval(run, node->child[0], &callee)) < 0 || (err = template_gather(run, node->child[1], &arguments)) < 0)
+        return err;
     run->line = node->line;
-    return err < 0 ? err : node->builtin->run(run, arguments, out);
+    return template_call(run, &callee, &arguments, out);
+}
+
+static int eval_node(struct template_run *run, const struct template_node *node, struct template_value *out)
+{
+    switch (node->kind) {
+    case NODE_LITERAL:   *out = node->value; return 0;
+    case NODE_NAME:      return eval_name(run, node, out);
+    case NODE_LIST:      return eval_list(run, node, out);
+    case NODE_MAP:       return eval_map(run, node, out);
+    case NODE_ATTRIBUTE: return eval_attribute(run, node, out);
+    case NODE_INDEX:     return eval_index(run, node, out);
+    case NODE_SLICE:     return eval_slice(run, node, out);
+    case NODE_NOT:       return eval_not(run, node, out);
+    case NODE_SIGN:      return eval_sign(run, node, out);
+    case NODE_AND:
+    case NODE_OR:        return eval_logic(run, node, out);
+    case NODE_IF_ELSE:   return eval_if_else(run, node, out);
+    case NODE_BINARY:    return eval_binary(run, node, out);
+    case NODE_COMPARE:   return eval_compare(run, node, out);
+    case NODE_FILTER:    return eval_filter(run, node, out);
+    case NODE_CALL:      return eval_call(run, node, out);
+    default:             break;
+    }
+    return template_fail(run, "a statement where a value belongs");
 }
 
 int template_eval(struct template_run *run, const struct template_node *node, struct template_value *out)
@@ -390,23 +509,10 @@ int template_eval(struct template_run *run, const struct template_node *node, st
     run->line = node->line;
     if ((err = template_spend(run, 0)) < 0)
         return err;
-    switch (node->kind) {
-    case NODE_LITERAL:   *out = node->value; return 0;
-    case NODE_NAME:      return eval_name(run, node, out);
-    case NODE_LIST:      return eval_list(run, node, out);
-    case NODE_MAP:
-    case NODE_NAMESPACE: return eval_map(run, node, out);
-    case NODE_ATTRIBUTE: return eval_attribute(run, node, out);
-    case NODE_INDEX:     return eval_index(run, node, out);
-    case NODE_SLICE:     return eval_slice(run, node, out);
-    case NODE_NOT:       return eval_not(run, node, out);
-    case NODE_NEGATE:    return eval_negate(run, node, out);
-    case NODE_AND:
-    case NODE_OR:        return eval_logic(run, node, out);
-    case NODE_IF_ELSE:   return eval_if_else(run, node, out);
-    case NODE_BINARY:    return eval_binary(run, node, out);
-    case NODE_CALL:      return eval_call(run, node, out);
-    default:             break;
-    }
-    return template_fail(run, "a statement where a value belongs");
+    if (run->depth >= TEMPLATE_MAX_RECURSION)
+        return template_fail(run, "macros or loops call themselves too deep");
+    run->depth++;
+    err = eval_node(run, node, out);
+    run->depth--;
+    return err;
 }

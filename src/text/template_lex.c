@@ -4,6 +4,8 @@
 #include "text/template_value.h"
 #include "text/unicode.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool template_lex_init(struct template_lexer *lexer, struct arena *arena, const char *source, size_t n_bytes)
@@ -179,19 +181,61 @@ static bool is_digit(const struct template_lexer *l, size_t i)
     return (size_t)(l->end - l->at) > i && l->at[i] >= '0' && l->at[i] <= '9';
 }
 
+/* Bytes of digits of the base at l->at + from, a "_" between two of them allowed; `first` is one allowed before the first. */
+static size_t digits_at(const struct template_lexer *l, size_t from, unsigned base, bool first)
+{
+    size_t n = 0, left = (size_t)(l->end - l->at);
+    for (;;) {
+        size_t i = from + n + (from + n < left && l->at[from + n] == '_' && (n || first));
+        char c = i < left ? l->at[i] : 0, lower = c | 0x20;
+        unsigned value = c >= '0' && c <= '9' ? (unsigned)(c - '0') : lower >= 'a' && lower <= 'f' ? (unsigned)(lower - 'a') + 10 : 99;
+        if (value >= base)
+            return n;
+        n = i + 1 - from;
+    }
+}
+
+/* Bytes of a number with a fraction or an exponent at l->at, 0 when there is none. */
+static size_t float_at(const struct template_lexer *l)
+{
+    size_t left = (size_t)(l->end - l->at), whole = digits_at(l, 0, 10, false), n = whole, more;
+    if (n < left && l->at[n] == '.' && (more = digits_at(l, n + 1, 10, false)))
+        n += 1 + more;
+    if (n < left && (l->at[n] | 0x20) == 'e') {
+        size_t sign = n + 1 < left && (l->at[n + 1] == '-' || l->at[n + 1] == '+');
+        if ((more = digits_at(l, n + 1 + sign, 10, false)))
+            n += 1 + sign + more;
+    }
+    return n > whole ? n : 0;
+}
+
 static struct template_token next_number(struct template_lexer *l)
 {
     struct template_token token = token_of(l, TOKEN_INT, l->at, 0);
-    size_t n = 0;
-    for (; is_digit(l, n); n++)
-        if (__builtin_mul_overflow(token.number, 10, &token.number) ||
-            __builtin_add_overflow(token.number, l->at[n] - '0', &token.number))
-            return bad(l, "a number that does not fit 64 bits");
-    char behind = l->at + n < l->end ? l->at[n] : 0;
-    if ((behind == '.' && is_digit(l, n + 1)) || behind == 'e' || behind == 'E')
-        return bad(l, "numbers with a fraction are not supported");
-    if ((n > 1 && l->at[0] == '0') || is_name(behind, false))
+    char second = l->end - l->at > 1 ? (char)(l->at[1] | 0x20) : 0, text[400];
+    unsigned base = *l->at != '0' ? 10 : second == 'x' ? 16 : second == 'o' ? 8 : second == 'b' ? 2 : 10;
+    size_t start = base == 10 ? 0 : 2, n = 0, n_text = 0;
+    if (base == 10 && (n = float_at(l)))
+        token.kind = TOKEN_FLOAT;
+    else
+        n = start + digits_at(l, start, base, start > 0);
+    if (n == start || n >= sizeof text || (l->at + n < l->end && is_name(l->at[n], false)))
         return bad(l, "a number of a form that is not supported");
+    for (size_t i = start; i < n; i++)
+        if (l->at[i] != '_')
+            text[n_text++] = l->at[i];
+    text[n_text] = 0;
+    if (token.kind == TOKEN_FLOAT) {
+        token.real = strtod(text, NULL);
+    } else {
+        errno = 0;
+        token.number = strtoll(text, NULL, (int)base);
+        if (errno)
+            return bad(l, "a number that does not fit 64 bits");
+        if (base == 10 && text[0] == '0' && token.number)
+            return bad(l, "a number of a form that is not supported");
+    }
+    token.n_bytes = n;
     advance(l, n);
     return token;
 }
@@ -221,9 +265,17 @@ static size_t unescape(const char *at, const char *end, char *to, size_t *n)
             to[(*n)++] = simple[i][1];
             return 1;
         }
+    if (*at >= '0' && *at <= '7') {
+        size_t n_octal = 0;
+        uint32_t value = 0;
+        while (n_octal < 3 && at + n_octal < end && at[n_octal] >= '0' && at[n_octal] <= '7')
+            value = value * 8 + (uint32_t)(at[n_octal++] - '0');
+        *n += utf8_encode(value, to + *n);
+        return n_octal;
+    }
     int digits = *at == 'x' ? 2 : *at == 'u' ? 4 : *at == 'U' ? 8 : 0;
     int64_t code = digits ? hexadecimal(at + 1, end, digits) : 0;
-    if (code < 0 || code >= 0x110000 || (code >= 0xd800 && code < 0xe000) || (*at >= '0' && *at <= '7') || *at == 'N')
+    if (code < 0 || code >= 0x110000 || (code >= 0xd800 && code < 0xe000) || *at == 'N')
         return 0;
     if (digits) {
         *n += utf8_encode((uint32_t)code, to + *n);
@@ -301,13 +353,71 @@ static struct template_token next_in_tag(struct template_lexer *l)
     return token;
 }
 
+/* Bytes of "{%- NAME -%}" at `at`, 0 when that is not there; the signs in it. */
+static size_t whole_tag(const char *at, const char *end, const char *name, char *before, char *after)
+{
+    const char *start = at;
+    size_t n = strlen(name);
+    if (end - at < 2 || memcmp(at, "{%", 2))
+        return 0;
+    at += 2;
+    *before = at < end && (*at == '-' || *at == '+') ? *at++ : 0;
+    at += leading_space(at, end);
+    if ((size_t)(end - at) < n || memcmp(at, name, n))
+        return 0;
+    at += n;
+    at += leading_space(at, end);
+    *after = at < end && (*at == '-' || *at == '+') ? *at++ : 0;
+    return end - at >= 2 && !memcmp(at, "%}", 2) ? (size_t)(at + 2 - start) : 0;
+}
+
+/* Behind {% raw %}: all up to {% endraw %} is data. */
+static struct template_token next_raw(struct template_lexer *l)
+{
+    char before = 0, after = 0;
+    const char *tag = l->at;
+    size_t n_tag = 0;
+    while (tag < l->end && !(n_tag = whole_tag(tag, l->end, "endraw", &before, &after)))
+        tag++;
+    if (!n_tag)
+        return bad(l, "a raw block without an end");
+    size_t n = (size_t)(tag - l->at), kept = before == '-' ? without_trailing_space(l->at, n) :
+               before == '+' ? n : without_indent(l->at, n, l->line_start);
+    struct template_token data = token_of(l, TOKEN_DATA, l->at, kept);
+    advance(l, n + n_tag);
+    after_tag(l, after, true);
+    l->raw = false;
+    return data;
+}
+
+static bool begin_raw(struct template_lexer *l)
+{
+    char before = 0, after = 0;
+    size_t n = whole_tag(l->at, l->end, "raw", &before, &after);
+    if (!n || after == '+')
+        return false;
+    advance(l, n);
+    after_tag(l, after, false);
+    l->raw = true;
+    return true;
+}
+
 struct template_token template_lex_next(struct template_lexer *l)
 {
+    struct template_token data;
     if (l->where != LEX_DATA)
         return next_in_tag(l);
-    while (l->at < l->end) {
+    while (l->at < l->end || l->raw) {
+        if (l->raw) {
+            data = next_raw(l);
+            if (data.kind == TOKEN_BAD || data.n_bytes)
+                return data;
+            continue;
+        }
         if (is_tag(l->at, l->end)) {
             bool comment = l->at[1] == '#';
+            if (begin_raw(l))
+                continue;
             struct template_token begin = begin_tag(l);
             if (!comment)
                 return begin;
@@ -315,7 +425,7 @@ struct template_token template_lex_next(struct template_lexer *l)
                 return bad(l, "a comment without an end");
             continue;
         }
-        struct template_token data = next_data(l);
+        data = next_data(l);
         if (data.n_bytes)
             return data;
     }

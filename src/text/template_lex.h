@@ -2,7 +2,7 @@
  *
  * Outside of tags there is only TOKEN_DATA, already trimmed as {%- -%} and trim_blocks and lstrip_blocks ask: the newline
  * behind a block tag or a comment goes, and so do the blanks before one that is the first thing on its line.  Comments are
- * never seen.  Newlines are "\n" whatever the source had, and one at the very end is dropped, as jinja2 does. */
+ * never seen, nor is {% raw %}.  Newlines are "\n" whatever the source had, and one at the very end is dropped, as jinja2 does. */
 #ifndef STOA_TEXT_TEMPLATE_LEX_H
 #define STOA_TEXT_TEMPLATE_LEX_H
 
@@ -23,6 +23,7 @@ enum template_token_kind {
     TOKEN_NAME,
     TOKEN_STRING,               /* `text` has its escapes replaced */
     TOKEN_INT,
+    TOKEN_FLOAT,
     TOKEN_OPERATOR,             /* `text` is the operator */
 };
 
@@ -32,6 +33,7 @@ struct template_token {
     const char *text;
     size_t n_bytes;
     int64_t number;
+    double real;
 };
 
 struct template_lexer {
@@ -40,6 +42,7 @@ struct template_lexer {
     uint32_t line;
     enum { LEX_DATA, LEX_PRINT, LEX_BLOCK } where;
     unsigned open;              /* brackets; inside them "}}" is two of them */
+    bool raw;                   /* behind {% raw %} */
     bool line_start;            /* what was read last ended with a newline, or nothing was */
 };
 

@@ -1,8 +1,9 @@
 /* template_operator.c: the binary operators of templates, as Python has them for these kinds of values. */
 #include "base/base.h"
 #include "base/error.h"
-#include "text/template_node.h"
+#include "text/template_builtin.h"
 
+#include <math.h>
 #include <string.h>
 
 static int bad_operands(struct template_run *run, const char *op, const struct template_value *a,
@@ -13,14 +14,44 @@ static int bad_operands(struct template_run *run, const char *op, const struct t
     return template_fail(run, "%s does not work for %s and %s", op, template_kind_name(a->kind), template_kind_name(b->kind));
 }
 
-/* // and % round to minus infinity, as in Python. */
-static int arithmetic(struct template_run *run, enum template_op op, int64_t a, int64_t b, struct template_value *out)
+static int too_large(struct template_run *run)
+{
+    return template_fail(run, "a number that does not fit 64 bits");
+}
+
+static int integer_power(struct template_run *run, int64_t base, int64_t exponent, struct template_value *out)
+{
+    int64_t result = 1;
+    if (exponent < 0)
+        return template_fail(run, "a power with a negative exponent is not supported");
+    for (; exponent; exponent >>= 1) {
+        if (exponent & 1 && __builtin_mul_overflow(result, base, &result))
+            return too_large(run);
+        if (exponent > 1 && __builtin_mul_overflow(base, base, &base))
+            return too_large(run);
+    }
+    *out = template_value_int(result);
+    return 0;
+}
+
+/* // and % round to minus infinity, as in Python; / makes a fraction, always. */
+static int integers(struct template_run *run, enum template_op op, int64_t a, int64_t b, struct template_value *out)
 {
     int64_t result = 0;
-    bool overflow = false;
-    if ((op == TEMPLATE_FLOOR_DIVIDE || op == TEMPLATE_MODULO) && (b == 0 || (a == INT64_MIN && b == -1)))
-        return template_fail(run, b ? "a number that does not fit 64 bits" : "division by zero");
-    switch (op) {
+    bool overflow = false, divides = op == TEMPLATE_FLOOR_DIVIDE || op == TEMPLATE_MODULO || op == TEMPLATE_DIVIDE;
+    if (divides && b == 0)
+        return template_fail(run, "division by zero");
+    if (op == TEMPLATE_POWER)
+        return integer_power(run, a, b, out);
+    if (op == TEMPLATE_DIVIDE) {
+        if (a > 1ll << 53 || a < -(1ll << 53) || b > 1ll << 53 || b < -(1ll << 53))
+            return template_fail(run, "division of numbers this large is not supported");
+        *out = template_value_float((double)a / (double)b);
+        return 0;
+    }
+    if (b == -1 && divides)
+        overflow = op == TEMPLATE_FLOOR_DIVIDE && __builtin_sub_overflow(0, a, &result);
+    else switch (op) {
     case TEMPLATE_ADD:          overflow = __builtin_add_overflow(a, b, &result); break;
     case TEMPLATE_SUBTRACT:     overflow = __builtin_sub_overflow(a, b, &result); break;
     case TEMPLATE_MULTIPLY:     overflow = __builtin_mul_overflow(a, b, &result); break;
@@ -28,9 +59,58 @@ static int arithmetic(struct template_run *run, enum template_op op, int64_t a, 
     default:                    result = a % b + (a % b && (a < 0) != (b < 0) ? b : 0); break;
     }
     if (overflow)
-        return template_fail(run, "a number that does not fit 64 bits");
+        return too_large(run);
     *out = template_value_int(result);
     return 0;
+}
+
+/* As CPython's float_divmod(). */
+static double float_modulo(double a, double b, double *quotient)
+{
+    double rest = fmod(a, b), whole = (a - rest) / b;
+    if (rest < 0 || rest > 0) {
+        if ((b < 0) != (rest < 0)) {
+            rest += b;
+            whole -= 1.0;
+        }
+    } else {
+        rest = copysign(0.0, b);
+    }
+    if (whole < 0 || whole > 0) {
+        *quotient = floor(whole);
+        if (whole - *quotient > 0.5)
+            *quotient += 1.0;
+    } else {
+        *quotient = copysign(0.0, a / b);
+    }
+    return rest;
+}
+
+static int floats(struct template_run *run, enum template_op op, double a, double b, struct template_value *out)
+{
+    double result = 0, quotient = 0;
+    bool divides = op == TEMPLATE_FLOOR_DIVIDE || op == TEMPLATE_MODULO || op == TEMPLATE_DIVIDE;
+    if (divides && !(b < 0 || b > 0 || b != b))
+        return template_fail(run, "division by zero");
+    switch (op) {
+    case TEMPLATE_ADD:          result = a + b; break;
+    case TEMPLATE_SUBTRACT:     result = a - b; break;
+    case TEMPLATE_MULTIPLY:     result = a * b; break;
+    case TEMPLATE_DIVIDE:       result = a / b; break;
+    case TEMPLATE_MODULO:       result = float_modulo(a, b, &quotient); break;
+    case TEMPLATE_FLOOR_DIVIDE: float_modulo(a, b, &result); break;
+    default:                    return template_fail(run, "a power of fractions is not supported");
+    }
+    *out = template_value_float(result);
+    return 0;
+}
+
+static int arithmetic(struct template_run *run, enum template_op op, const struct template_value *a, const struct template_value *b,
+                      struct template_value *out)
+{
+    if (template_is_integer(a) && template_is_integer(b))
+        return integers(run, op, template_as_integer(a), template_as_integer(b), out);
+    return floats(run, op, template_as_float(a), template_as_float(b), out);
 }
 
 static int add_texts(struct template_run *run, const struct template_value *a, const struct template_value *b,
@@ -48,11 +128,20 @@ static int add_texts(struct template_run *run, const struct template_value *a, c
 static int add_lists(struct template_run *run, const struct template_list *a, const struct template_list *b,
                      struct template_value *out)
 {
-    int err = template_new_list(run, a->tuple, out);
+    int err = template_new_list(run, a->type, out);
     for (size_t i = 0; i < a->n && !err; i++)
         err = template_list_append(run, *out, a->items[i]);
     for (size_t i = 0; i < b->n && !err; i++)
         err = template_list_append(run, *out, b->items[i]);
+    return err;
+}
+
+static int repeat_list(struct template_run *run, const struct template_list *list, int64_t times, struct template_value *out)
+{
+    int err = template_new_list(run, list->type, out);
+    for (; times > 0 && list->n && !err; times--)
+        for (size_t i = 0; i < list->n && !err; i++)
+            err = template_list_append(run, *out, list->items[i]);
     return err;
 }
 
@@ -83,6 +172,15 @@ static int equal(struct template_run *run, const struct template_value *a, const
     return template_spend(run, 0);
 }
 
+/* Takes from the iterator what it looks at. */
+static int in_iterator(struct template_run *run, const struct template_value *item, struct template_list *list, bool *found)
+{
+    int err = 0;
+    while (list->at < list->n && !*found && !err)
+        err = equal(run, item, &list->items[list->at++], found);
+    return err;
+}
+
 static int is_in(struct template_run *run, const struct template_value *item, const struct template_value *where, bool *found)
 {
     int err = 0;
@@ -94,13 +192,15 @@ static int is_in(struct template_run *run, const struct template_value *item, co
         *found = contains(where, item);
         return template_spend(run, where->text.n_bytes);
     case VALUE_LIST:
+        if (where->list->type == LIST_ITERATOR)
+            return in_iterator(run, item, where->list, found);
         for (size_t i = 0; i < where->list->n && !*found && !err; i++)
             err = equal(run, item, &where->list->items[i], found);
         return err;
     case VALUE_MAP:
-        if (item->kind == VALUE_MAP || (item->kind == VALUE_LIST && !item->list->tuple))
-            return bad_operands(run, "in", item, where);            /* Python could not hash it */
-        *found = item->kind == VALUE_STRING && template_map_find(where->map, item->text.bytes, item->text.n_bytes);
+        if (!template_is_hashable(item))
+            return bad_operands(run, "in", item, where);
+        *found = item->kind != VALUE_LIST && template_map_find_value(where->map, item);
         return template_spend(run, 8 * where->map->n);
     case VALUE_UNDEFINED:
         return 0;
@@ -109,19 +209,37 @@ static int is_in(struct template_run *run, const struct template_value *item, co
     }
 }
 
-/* -1, 0 or 1 for numbers and for strings, which are ordered by code point and so by byte. */
+static int order(struct template_run *run, const struct template_value *a, const struct template_value *b, int *result);
+
+/* Lists are ordered by the first items that are not equal, or else by length. */
+static int order_lists(struct template_run *run, const struct template_list *a, const struct template_list *b, int *result)
+{
+    int err = 0;
+    for (size_t i = 0; i < MIN(a->n, b->n); i++) {
+        bool same = false;
+        if ((err = equal(run, &a->items[i], &b->items[i], &same)) < 0)
+            return err;
+        if (!same)
+            return order(run, &a->items[i], &b->items[i], result);
+    }
+    *result = (a->n > b->n) - (a->n < b->n);
+    return 0;
+}
+
+/* -1, 0 or 1 for numbers, lists, and strings, which are ordered by code point and so by byte; 2 when there is no order. */
 static int order(struct template_run *run, const struct template_value *a, const struct template_value *b, int *result)
 {
     if (template_is_number(a) && template_is_number(b)) {
-        *result = (template_as_number(a) > template_as_number(b)) - (template_as_number(a) < template_as_number(b));
+        *result = template_number_order(a, b);
         return 0;
     }
+    if (a->kind == VALUE_LIST && b->kind == VALUE_LIST && a->list->type == b->list->type && a->list->type <= LIST_TUPLE)
+        return order_lists(run, a->list, b->list, result);
     if (a->kind != VALUE_STRING || b->kind != VALUE_STRING)
         return bad_operands(run, "a comparison", a, b);
     size_t n = MIN(a->text.n_bytes, b->text.n_bytes);
     *result = memcmp(a->text.bytes, b->text.bytes, n);
-    if (!*result)
-        *result = (a->text.n_bytes > b->text.n_bytes) - (a->text.n_bytes < b->text.n_bytes);
+    *result = *result ? (*result > 0) - (*result < 0) : (a->text.n_bytes > b->text.n_bytes) - (a->text.n_bytes < b->text.n_bytes);
     return template_spend(run, n);
 }
 
@@ -134,20 +252,37 @@ int template_compare(struct template_run *run, enum template_op op, const struct
     switch (op) {
     case TEMPLATE_NOT_EQUAL:
     case TEMPLATE_NOT_IN:        yes = !yes; break;
-    case TEMPLATE_LESS:          yes = sign < 0; break;
-    case TEMPLATE_LESS_EQUAL:    yes = sign <= 0; break;
-    case TEMPLATE_GREATER:       yes = sign > 0; break;
-    case TEMPLATE_GREATER_EQUAL: yes = sign >= 0; break;
+    case TEMPLATE_LESS:          yes = sign == -1; break;
+    case TEMPLATE_LESS_EQUAL:    yes = sign == -1 || sign == 0; break;
+    case TEMPLATE_GREATER:       yes = sign == 1; break;
+    case TEMPLATE_GREATER_EQUAL: yes = sign == 1 || sign == 0; break;
     default: break;
     }
     *out = template_value_bool(yes);
     return err;
 }
 
+static bool is_sum(const struct template_value *a, const struct template_value *b)
+{
+    return a->kind == VALUE_LIST && b->kind == VALUE_LIST && a->list->type == b->list->type && a->list->type <= LIST_TUPLE;
+}
+
+static int multiply(struct template_run *run, const struct template_value *of, int64_t times, struct template_value *out)
+{
+    if (of->kind == VALUE_STRING)
+        return repeat_text(run, of, times, out);
+    return repeat_list(run, of->list, times, out);
+}
+
+static bool is_repeatable(const struct template_value *a)
+{
+    return a->kind == VALUE_STRING || (a->kind == VALUE_LIST && a->list->type <= LIST_TUPLE);
+}
+
 int template_operate(struct template_run *run, enum template_op op, const struct template_value *a,
                      const struct template_value *b, struct template_value *out)
 {
-    static const char *const signs[] = { "+", "-", "*", "//", "%" };
+    static const char *const signs[] = { "+", "-", "*", "/", "//", "%", "**" };
     struct template_value left, right;
     int err;
     if (op >= TEMPLATE_EQUAL)
@@ -158,14 +293,18 @@ int template_operate(struct template_run *run, enum template_op op, const struct
         return add_texts(run, &left, &right, out);
     }
     if (template_is_number(a) && template_is_number(b))
-        return arithmetic(run, op, template_as_number(a), template_as_number(b), out);
+        return arithmetic(run, op, a, b, out);
+    if ((a->kind == VALUE_STRING && a->markup) || (b->kind == VALUE_STRING && b->markup))
+        return template_fail(run, "%s on text that was escaped or is safe is not supported", signs[op]);
     if (op == TEMPLATE_ADD && a->kind == VALUE_STRING && b->kind == VALUE_STRING)
         return add_texts(run, a, b, out);
-    if (op == TEMPLATE_ADD && a->kind == VALUE_LIST && b->kind == VALUE_LIST && a->list->tuple == b->list->tuple)
+    if (op == TEMPLATE_ADD && is_sum(a, b))
         return add_lists(run, a->list, b->list, out);
-    if (op == TEMPLATE_MULTIPLY && a->kind == VALUE_STRING && template_is_number(b))
-        return repeat_text(run, a, template_as_number(b), out);
-    if (op == TEMPLATE_MULTIPLY && template_is_number(a) && b->kind == VALUE_STRING)
-        return repeat_text(run, b, template_as_number(a), out);
+    if (op == TEMPLATE_MULTIPLY && is_repeatable(a) && template_is_integer(b))
+        return multiply(run, a, template_as_integer(b), out);
+    if (op == TEMPLATE_MULTIPLY && template_is_integer(a) && is_repeatable(b))
+        return multiply(run, b, template_as_integer(a), out);
+    if (op == TEMPLATE_MODULO && a->kind == VALUE_STRING)
+        return template_percent(run, a, b, out);
     return bad_operands(run, signs[op], a, b);
 }

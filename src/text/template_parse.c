@@ -1,27 +1,13 @@
-/* template_parse.c: tokens to nodes, by recursive descent, with jinja2's precedences.
- *
- * The first error is kept, and from then on the parser sees only the end of the template, at which every loop ends and
- * nothing more is expected: so the functions below check nothing and always return a node. */
+/* template_parse.c: tokens to the nodes of expressions, by recursive descent, with jinja2's precedences. */
 #include "base/base.h"
 #include "base/error.h"
-#include "text/template_lex.h"
-#include "text/template_node.h"
+#include "text/template_parser.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-struct parser {
-    struct template_lexer lexer;
-    struct template_token token;        /* the one that is looked at */
-    struct arena *arena;
-    struct template_node nowhere;       /* what functions return after an error */
-    unsigned depth, loops;
-    int err;
-};
-
-static void fail(struct parser *p, uint32_t line, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static void fail(struct parser *p, uint32_t line, const char *format, ...)
+void parser_fail(struct parser *p, uint32_t line, const char *format, ...)
 {
     char what[256];
     va_list args;
@@ -34,13 +20,13 @@ static void fail(struct parser *p, uint32_t line, const char *format, ...)
     p->token = (struct template_token){ .kind = TOKEN_END, .line = line, .text = "" };
 }
 
-static void next_token(struct parser *p)
+void parser_next(struct parser *p)
 {
     if (p->err)
         return;
     p->token = template_lex_next(&p->lexer);
     if (p->token.kind == TOKEN_BAD)
-        fail(p, p->token.line, "%s", p->token.text);
+        parser_fail(p, p->token.line, "%s", p->token.text);
 }
 
 static bool token_is(const struct parser *p, enum template_token_kind kind, const char *text)
@@ -48,40 +34,40 @@ static bool token_is(const struct parser *p, enum template_token_kind kind, cons
     return p->token.kind == kind && p->token.n_bytes == strlen(text) && !memcmp(p->token.text, text, p->token.n_bytes);
 }
 
-static bool at_name(const struct parser *p, const char *name)
+bool parser_at_name(const struct parser *p, const char *name)
 {
     return token_is(p, TOKEN_NAME, name);
 }
 
-static bool at_operator(const struct parser *p, const char *op)
+bool parser_at_operator(const struct parser *p, const char *op)
 {
     return token_is(p, TOKEN_OPERATOR, op);
 }
 
-static bool accept(struct parser *p, enum template_token_kind kind, const char *text)
+bool parser_accept(struct parser *p, enum template_token_kind kind, const char *text)
 {
     if (!token_is(p, kind, text))
         return false;
-    next_token(p);
+    parser_next(p);
     return true;
 }
 
-static void unexpected(struct parser *p, const char *wanted)
+void parser_unexpected(struct parser *p, const char *wanted)
 {
     if (p->token.kind == TOKEN_END)
-        fail(p, p->token.line, "the template ends where %s is expected", wanted);
+        parser_fail(p, p->token.line, "the template ends where %s is expected", wanted);
     else
-        fail(p, p->token.line, "found \"%.*s\" where %s is expected", (int)MIN(p->token.n_bytes, (size_t)40),
+        parser_fail(p, p->token.line, "found \"%.*s\" where %s is expected", (int)MIN(p->token.n_bytes, (size_t)40),
              p->token.text, wanted);
 }
 
-static void expect_operator(struct parser *p, const char *op)
+void parser_expect_operator(struct parser *p, const char *op)
 {
-    if (!accept(p, TOKEN_OPERATOR, op))
-        unexpected(p, op);
+    if (!parser_accept(p, TOKEN_OPERATOR, op))
+        parser_unexpected(p, op);
 }
 
-static struct template_node *node_new(struct parser *p, enum template_node_kind kind)
+struct template_node *parser_node(struct parser *p, enum template_node_kind kind)
 {
     struct template_node *node = p->err ? NULL : arena_new(p->arena, struct template_node);
     if (!node) {
@@ -96,7 +82,7 @@ static struct template_node *node_new(struct parser *p, enum template_node_kind 
 }
 
 /* A node is complete: its depth follows from its children. */
-static struct template_node *finish(struct parser *p, struct template_node *node)
+struct template_node *parser_finish(struct parser *p, struct template_node *node)
 {
     uint32_t depth = 0;
     if (p->err)
@@ -106,36 +92,35 @@ static struct template_node *finish(struct parser *p, struct template_node *node
             depth = MAX(depth, child->depth);
     node->depth = depth + 1;
     if (node->depth > TEMPLATE_MAX_NESTING)             /* a chain such as a + b + c + ... leans to one side */
-        fail(p, node->line, "an expression of too many parts");
+        parser_fail(p, node->line, "an expression of too many parts");
     return node;
 }
 
 static struct template_node *unary(struct parser *p, enum template_node_kind kind, struct template_node *operand)
 {
-    struct template_node *node = node_new(p, kind);
+    struct template_node *node = parser_node(p, kind);
     node->child[0] = operand;
-    return finish(p, node);
+    return parser_finish(p, node);
 }
 
 static struct template_node *binary(struct parser *p, enum template_node_kind kind, enum template_op op,
                                     struct template_node *left, struct template_node *right)
 {
-    struct template_node *node = node_new(p, kind);
+    struct template_node *node = parser_node(p, kind);
     node->op = op;
     node->child[0] = left;
     node->child[1] = right;
-    return finish(p, node);
+    return parser_finish(p, node);
 }
 
 static struct template_node *literal(struct parser *p, struct template_value value)
 {
-    struct template_node *node = node_new(p, NODE_LITERAL);
+    struct template_node *node = parser_node(p, NODE_LITERAL);
     node->value = value;
-    return finish(p, node);
+    return parser_finish(p, node);
 }
 
-/* The node puts itself at the end of the chain and says where the next one goes. */
-static struct template_node **append(struct parser *p, struct template_node **end, struct template_node *node)
+struct template_node **parser_append(struct parser *p, struct template_node **end, struct template_node *node)
 {
     if (p->err)
         return end;
@@ -143,17 +128,23 @@ static struct template_node **append(struct parser *p, struct template_node **en
     return &node->next;
 }
 
-/* Guards every way in which the parser comes back to itself. */
-static bool enter(struct parser *p)
+bool parser_enter(struct parser *p)
 {
     if (++p->depth > TEMPLATE_MAX_NESTING)
-        fail(p, p->token.line, "nested too deep");
+        parser_fail(p, p->token.line, "nested too deep");
     return !p->err;
 }
 
-static struct template_node *parse_expression(struct parser *p);
-static struct template_node *parse_or(struct parser *p);
-static struct template_node *parse_tuple(struct parser *p, struct template_node *(*item)(struct parser *));
+void parser_note(struct parser *p, struct parsed_name **list, struct template_value name, uint32_t line)
+{
+    struct parsed_name *note = p->err ? NULL : arena_new(p->arena, struct parsed_name);
+    if (!note) {
+        parser_fail(p, line, "no memory");
+        return;
+    }
+    *note = (struct parsed_name){ *list, name, line };
+    *list = note;
+}
 
 static bool at_any_end(const struct parser *p)
 {
@@ -162,75 +153,86 @@ static bool at_any_end(const struct parser *p)
 
 /* ---- calls ---- */
 
-/* Puts an argument in its place among the builtin's params. */
-static void place_argument(struct parser *p, const struct template_builtin *builtin, struct template_node *places[],
-                           struct template_node *name, struct template_node *value, size_t position)
+static const char *param_name(const char *param)
 {
-    if (name) {
-        const struct template_value *key = &name->value;
-        for (position = 0; position < COUNT_OF(builtin->params) && builtin->params[position]; position++)
-            if (template_text_equal(key, builtin->params[position]))
-                break;
-    }
-    if (position >= COUNT_OF(builtin->params) || !builtin->params[position])
-        fail(p, value->line, "%s() has no such argument", builtin->name);
-    else if (places[position])
-        fail(p, value->line, "%s() has the argument %s twice", builtin->name, builtin->params[position]);
-    else
-        places[position] = value;
+    return param + (*param == '/');
 }
 
-/* "(...)" behind a builtin's name, if there is one; `subject` is what it is applied to, NULL for a function. */
-static struct template_node *parse_call(struct parser *p, const struct template_builtin *builtin, struct template_node *subject)
+/* Which param of the builtin an argument is for, or an error. */
+static size_t find_param(struct parser *p, const struct template_builtin *builtin, const struct template_node *argument, size_t position)
 {
-    struct template_node *node = node_new(p, NODE_CALL), **end = &node->child[0];
-    struct template_node *places[TEMPLATE_MAX_ARGUMENTS - 1] = { NULL };
-    bool named = false;
-    node->builtin = builtin;
-    if (accept(p, TOKEN_OPERATOR, "("))
-        for (size_t n = 0; !accept(p, TOKEN_OPERATOR, ")") && !p->err; n++) {
-            if (n)
-                expect_operator(p, ",");
-            if (accept(p, TOKEN_OPERATOR, ")"))
+    if (argument->kind == NODE_KEYWORD)
+        for (position = 0; position < TEMPLATE_MAX_PARAMS && builtin->params[position]; position++)
+            if (template_text_equal(&argument->value, builtin->params[position]))
                 break;
-            struct template_node *name = NULL, *value = parse_expression(p);
-            if (!p->err && value->kind == NODE_NAME && accept(p, TOKEN_OPERATOR, "=")) {
-                name = value;
-                value = parse_expression(p);
-            }
-            if (named && !name)
-                fail(p, node->line, "an argument without a name behind one with a name");
-            named |= name != NULL;
-            if (!p->err)
-                place_argument(p, builtin, places, name, value, n);
-        }
+    if (position >= TEMPLATE_MAX_PARAMS || !builtin->params[position])
+        parser_fail(p, argument->line, "%s() has no such argument", builtin->name);
+    return position;
+}
+
+/* That a call of something built in fits what it takes, as far as that can be seen. */
+static void check_arguments(struct parser *p, const struct template_builtin *builtin, const struct template_node *first)
+{
+    bool given[TEMPLATE_MAX_PARAMS] = { false };
+    size_t n = 0;
+    if (builtin->params[0] && builtin->params[0][0] == '*')
+        return;
+    for (const struct template_node *argument = first; argument && !p->err; argument = argument->next) {
+        if (argument->kind == NODE_STAR)
+            return;
+        size_t i = find_param(p, builtin, argument, n++);
+        if (!p->err && given[i])
+            parser_fail(p, argument->line, "%s() has the argument %s twice", builtin->name, param_name(builtin->params[i]));
+        if (!p->err)
+            given[i] = true;
+    }
     for (size_t i = 0; i < builtin->n_required && !p->err; i++)
-        if (!places[i])
-            fail(p, node->line, "%s() lacks the argument %s", builtin->name, builtin->params[i]);
-    if (subject)
-        end = append(p, end, subject);
-    for (size_t i = 0; i < COUNT_OF(places) && builtin->params[i]; i++)
-        end = append(p, end, places[i] ? places[i] : literal(p, (struct template_value){ .kind = VALUE_ABSENT }));
-    return finish(p, node);
+        if (!given[i])
+            parser_fail(p, p->token.line, "%s() lacks the argument %s", builtin->name, param_name(builtin->params[i]));
 }
 
-/* Behind "namespace": any names with values. */
-static struct template_node *parse_namespace(struct parser *p)
+static struct template_node *parse_argument(struct parser *p)
 {
-    struct template_node *node = node_new(p, NODE_NAMESPACE), **end = &node->child[0];
-    expect_operator(p, "(");
-    while (!accept(p, TOKEN_OPERATOR, ")") && !p->err) {
-        struct template_token name = p->token;
-        if (name.kind != TOKEN_NAME)
-            unexpected(p, "a name");
-        next_token(p);
-        expect_operator(p, "=");
-        end = append(p, end, literal(p, template_value_text(name.text, name.n_bytes)));
-        end = append(p, end, parse_expression(p));
-        if (!at_operator(p, ")"))
-            expect_operator(p, ",");
+    struct template_node *node;
+    if (parser_accept(p, TOKEN_OPERATOR, "*") || parser_at_operator(p, "**")) {
+        bool two = parser_accept(p, TOKEN_OPERATOR, "**");
+        node = parser_node(p, NODE_STAR);
+        node->value = template_value_int(two ? 2 : 1);
+        node->child[0] = parse_expression(p);
+        return parser_finish(p, node);
     }
-    return finish(p, node);
+    node = parse_expression(p);
+    if (!p->err && node->kind == NODE_NAME && parser_accept(p, TOKEN_OPERATOR, "=")) {
+        parser_note(p, &p->stored_attributes, node->value, node->line);
+        node->kind = NODE_KEYWORD;
+        node->child[0] = parse_expression(p);
+        return parser_finish(p, node);
+    }
+    return node;
+}
+
+/* "(...)" if it is there: in the order that Python wants: positions, names, * and **. */
+static struct template_node *parse_arguments(struct parser *p)
+{
+    struct template_node *first = NULL, **end = &first;
+    unsigned most = 0;
+    if (!parser_accept(p, TOKEN_OPERATOR, "("))
+        return NULL;
+    while (!parser_accept(p, TOKEN_OPERATOR, ")") && !p->err) {
+        struct template_node *argument = parse_argument(p);
+        if (p->err)
+            break;
+        unsigned rank = argument->kind == NODE_KEYWORD ? 1 : argument->kind != NODE_STAR ? 0 : argument->value.number == 1 ? 2 : 3;
+        if (rank < most && !(rank == 1 && most == 2))
+            parser_fail(p, argument->line, "an argument without a name behind one with a name");
+        if (rank > 1 && rank == most)
+            parser_fail(p, argument->line, "* or ** twice in a call");
+        most = MAX(most, rank);
+        end = parser_append(p, end, argument);
+        if (!parser_at_operator(p, ")"))
+            parser_expect_operator(p, ",");
+    }
+    return p->err ? NULL : first;
 }
 
 static const struct template_builtin *expect_builtin(struct parser *p, enum template_builtin_kind kind, const char *what)
@@ -238,59 +240,108 @@ static const struct template_builtin *expect_builtin(struct parser *p, enum temp
     struct template_token name = p->token;
     const struct template_builtin *builtin = NULL;
     if (name.kind != TOKEN_NAME)
-        unexpected(p, what);
+        parser_unexpected(p, what);
     else if (!(builtin = template_builtin_find(kind, name.text, name.n_bytes)))
-        fail(p, name.line, "%s \"%.*s\" is not supported", what, (int)MIN(name.n_bytes, (size_t)40), name.text);
-    next_token(p);
+        parser_fail(p, name.line, "%s \"%.*s\" is not supported", what, (int)MIN(name.n_bytes, (size_t)40), name.text);
+    parser_next(p);
     return builtin;
+}
+
+/* "(" behind a node.  What is called by a name that nothing has is refused at the end, when all names are known. */
+static struct template_node *parse_call(struct parser *p, struct template_node *callee)
+{
+    struct template_node *node = parser_node(p, NODE_CALL);
+    const struct template_builtin *builtin = NULL;
+    node->child[0] = callee;
+    node->child[1] = parse_arguments(p);
+    if (p->err)
+        return &p->nowhere;
+    const struct template_value *name = &callee->value;
+    if (callee->kind == NODE_NAME) {
+        builtin = template_builtin_find(TEMPLATE_FUNCTION, name->text.bytes, name->text.n_bytes);
+        parser_note(p, &p->called, *name, callee->line);
+    } else if (callee->kind == NODE_ATTRIBUTE) {
+        builtin = template_builtin_find(TEMPLATE_METHOD, name->text.bytes, name->text.n_bytes);
+        parser_note(p, &p->called_attributes, *name, callee->line);
+    }
+    if (builtin)
+        check_arguments(p, builtin, node->child[1]);
+    return parser_finish(p, node);
+}
+
+static bool is_noted(const struct parsed_name *list, const struct template_value *name)
+{
+    while (list && (list->name.text.n_bytes != name->text.n_bytes || memcmp(list->name.text.bytes, name->text.bytes, name->text.n_bytes)))
+        list = list->next;
+    return list != NULL;
+}
+
+static void check_called(struct parser *p)
+{
+    const struct parsed_name *worst = NULL;
+    const char *what = NULL;
+    for (const struct parsed_name *c = p->called; c && !p->err; c = c->next)
+        if (!template_builtin_find(TEMPLATE_FUNCTION, c->name.text.bytes, c->name.text.n_bytes) && !is_noted(p->stored, &c->name) &&
+            !template_text_equal(&c->name, "loop") && !template_text_equal(&c->name, "caller"))
+            worst = c, what = "function";
+    for (const struct parsed_name *c = p->called_attributes; c && !p->err; c = c->next)
+        if (!template_builtin_find(TEMPLATE_METHOD, c->name.text.bytes, c->name.text.n_bytes) &&
+            !template_is_changing_name(c->name.text.bytes, c->name.text.n_bytes) && !is_noted(p->stored_attributes, &c->name))
+            worst = !worst || c->line < worst->line ? what = "method", c : worst;
+    if (worst)
+        parser_fail(p, worst->line, "the %s \"%.*s\" is not supported", what, (int)MIN(worst->name.text.n_bytes, (size_t)40),
+                    worst->name.text.bytes);
 }
 
 /* ---- expressions, the tightest binding first ---- */
 
 static struct template_node *parse_list(struct parser *p)
 {
-    struct template_node *node = node_new(p, NODE_LIST), **end = &node->child[0];
-    while (!accept(p, TOKEN_OPERATOR, "]") && !p->err) {
-        end = append(p, end, parse_expression(p));
-        if (!at_operator(p, "]"))
-            expect_operator(p, ",");
+    struct template_node *node = parser_node(p, NODE_LIST), **end = &node->child[0];
+    while (!parser_accept(p, TOKEN_OPERATOR, "]") && !p->err) {
+        end = parser_append(p, end, parse_expression(p));
+        if (!parser_at_operator(p, "]"))
+            parser_expect_operator(p, ",");
     }
-    return finish(p, node);
+    return parser_finish(p, node);
 }
 
 static struct template_node *parse_map(struct parser *p)
 {
-    struct template_node *node = node_new(p, NODE_MAP), **end = &node->child[0];
-    while (!accept(p, TOKEN_OPERATOR, "}") && !p->err) {
-        end = append(p, end, parse_expression(p));
-        expect_operator(p, ":");
-        end = append(p, end, parse_expression(p));
-        if (!at_operator(p, "}"))
-            expect_operator(p, ",");
+    struct template_node *node = parser_node(p, NODE_MAP), **end = &node->child[0];
+    while (!parser_accept(p, TOKEN_OPERATOR, "}") && !p->err) {
+        struct template_node *key = parse_expression(p);
+        if (!p->err && key->kind == NODE_LITERAL && key->value.kind == VALUE_STRING)
+            parser_note(p, &p->stored_attributes, key->value, key->line);
+        end = parser_append(p, end, key);
+        parser_expect_operator(p, ":");
+        end = parser_append(p, end, parse_expression(p));
+        if (!parser_at_operator(p, "}"))
+            parser_expect_operator(p, ",");
     }
-    return finish(p, node);
+    return parser_finish(p, node);
 }
 
 /* A tuple with its first item, or with none. */
 static struct template_node *tuple_of(struct parser *p, struct template_node *first)
 {
-    struct template_node *node = node_new(p, NODE_LIST);
+    struct template_node *node = parser_node(p, NODE_LIST);
     if (p->err)
         return &p->nowhere;
     node->value = template_value_bool(true);
     node->child[0] = first;
-    return finish(p, node);
+    return parser_finish(p, node);
 }
 
 /* Strings beside each other are one. */
 static struct template_node *parse_strings(struct parser *p)
 {
     struct template_value joined = template_value_text("", 0);
-    struct template_node *node = node_new(p, NODE_LITERAL);
-    for (; p->token.kind == TOKEN_STRING; next_token(p)) {
+    struct template_node *node = parser_node(p, NODE_LITERAL);
+    for (; p->token.kind == TOKEN_STRING; parser_next(p)) {
         char *both = arena_alloc(p->arena, joined.text.n_bytes + p->token.n_bytes + 1);
         if (!both) {
-            fail(p, p->token.line, "no memory");
+            parser_fail(p, p->token.line, "no memory");
             break;
         }
         if (joined.text.n_bytes)
@@ -301,10 +352,10 @@ static struct template_node *parse_strings(struct parser *p)
     }
     if (!p->err)
         node->value = joined;
-    return finish(p, node);
+    return parser_finish(p, node);
 }
 
-static struct template_node *parse_name(struct parser *p)
+struct template_node *parse_name(struct parser *p)
 {
     static const struct { const char *name; struct template_value value; } constants[] = {
         { "true",  { .kind = VALUE_BOOL, .flag = true } },  { "True",  { .kind = VALUE_BOOL, .flag = true } },
@@ -312,21 +363,23 @@ static struct template_node *parse_name(struct parser *p)
         { "none",  { .kind = VALUE_NONE } },                { "None",  { .kind = VALUE_NONE } },
     };
     static const char *const reserved[] = { "and", "or", "not", "in", "is", "if", "else" };
-    struct template_node *node = node_new(p, NODE_NAME);
+    struct template_node *node = parser_node(p, NODE_NAME);
     struct template_value name = template_value_text(p->token.text, p->token.n_bytes);
     for (size_t i = 0; i < COUNT_OF(constants); i++)
-        if (at_name(p, constants[i].name)) {
-            next_token(p);
+        if (parser_at_name(p, constants[i].name)) {
+            parser_next(p);
             return literal(p, constants[i].value);
         }
     for (size_t i = 0; i < COUNT_OF(reserved); i++)
-        if (at_name(p, reserved[i]))
-            unexpected(p, "a value");
+        if (parser_at_name(p, reserved[i]))
+            parser_unexpected(p, "a value");
     if (p->err)
         return &p->nowhere;
-    next_token(p);
     node->value = name;
-    return finish(p, node);
+    p->uses |= parser_at_name(p, "caller") ? MACRO_CALLER : parser_at_name(p, "varargs") ? MACRO_VARARGS :
+               parser_at_name(p, "kwargs") ? MACRO_KWARGS : 0;
+    parser_next(p);
+    return parser_finish(p, node);
 }
 
 static struct template_node *parse_primary(struct parser *p)
@@ -337,20 +390,23 @@ static struct template_node *parse_primary(struct parser *p)
     case TOKEN_NAME:   return parse_name(p);
     case TOKEN_STRING: return parse_strings(p);
     case TOKEN_INT:
-        next_token(p);
+        parser_next(p);
         return literal(p, template_value_int(token.number));
+    case TOKEN_FLOAT:
+        parser_next(p);
+        return literal(p, template_value_float(token.real));
     default:
         break;
     }
-    if (accept(p, TOKEN_OPERATOR, "(")) {
-        node = at_operator(p, ")") ? tuple_of(p, NULL) : parse_tuple(p, parse_expression);
-        expect_operator(p, ")");
-    } else if (accept(p, TOKEN_OPERATOR, "[")) {
+    if (parser_accept(p, TOKEN_OPERATOR, "(")) {
+        node = parser_at_operator(p, ")") ? tuple_of(p, NULL) : parse_tuple(p, parse_expression);
+        parser_expect_operator(p, ")");
+    } else if (parser_accept(p, TOKEN_OPERATOR, "[")) {
         node = parse_list(p);
-    } else if (accept(p, TOKEN_OPERATOR, "{")) {
+    } else if (parser_accept(p, TOKEN_OPERATOR, "{")) {
         node = parse_map(p);
     } else {
-        unexpected(p, "a value");
+        parser_unexpected(p, "a value");
     }
     return node;
 }
@@ -360,76 +416,56 @@ static struct template_node *parse_subscript(struct parser *p, struct template_n
 {
     struct template_node *part[3] = { NULL }, *node;
     size_t n_colons = 0;
-    while (!at_operator(p, "]") && !p->err && n_colons < 3)
-        if (accept(p, TOKEN_OPERATOR, ":"))
+    while (!parser_at_operator(p, "]") && !p->err && n_colons < 3)
+        if (parser_accept(p, TOKEN_OPERATOR, ":"))
             n_colons++;
         else if (n_colons < 3 && !part[n_colons])
             part[n_colons] = parse_expression(p);
         else
             break;
     if (n_colons > 2 || (!n_colons && !part[0]))
-        unexpected(p, "an index");
-    expect_operator(p, "]");
+        parser_unexpected(p, "an index");
+    parser_expect_operator(p, "]");
     if (!n_colons)
         return binary(p, NODE_INDEX, 0, of, part[0]);
-    node = node_new(p, NODE_SLICE);
+    node = parser_node(p, NODE_SLICE);
     node->child[0] = of;
     for (size_t i = 0; i < 3; i++)
         node->child[1 + i] = part[i];
-    return finish(p, node);
+    return parser_finish(p, node);
 }
 
-/* Behind ".": an attribute, or a method with its arguments. */
+/* Behind ".": an attribute; a number is an index. */
 static struct template_node *parse_attribute(struct parser *p, struct template_node *of)
 {
     struct template_token name = p->token;
     struct template_node *node;
+    if (name.kind == TOKEN_INT) {
+        parser_next(p);
+        return binary(p, NODE_INDEX, 0, of, literal(p, template_value_int(name.number)));
+    }
     if (name.kind != TOKEN_NAME) {
-        unexpected(p, "the name of an attribute");
+        parser_unexpected(p, "the name of an attribute");
         return &p->nowhere;
     }
-    node = node_new(p, NODE_ATTRIBUTE);
-    next_token(p);
-    if (at_operator(p, "(")) {
-        const struct template_builtin *method = template_builtin_find(TEMPLATE_METHOD, name.text, name.n_bytes);
-        if (method)
-            return parse_call(p, method, of);
-        fail(p, name.line, "the method \"%.*s\" is not supported", (int)MIN(name.n_bytes, (size_t)40), name.text);
-        return &p->nowhere;
-    }
+    node = parser_node(p, NODE_ATTRIBUTE);
+    parser_next(p);
     if (p->err)
         return &p->nowhere;
     node->value = template_value_text(name.text, name.n_bytes);
     node->child[0] = of;
-    return finish(p, node);
-}
-
-/* "(" behind a node: only functions can be called, by their name. */
-static struct template_node *parse_function(struct parser *p, const struct template_node *callee)
-{
-    if (callee->kind == NODE_NAME && template_text_equal(&callee->value, "namespace"))
-        return parse_namespace(p);
-    const struct template_builtin *function = callee->kind != NODE_NAME ? NULL :
-        template_builtin_find(TEMPLATE_FUNCTION, callee->value.text.bytes, callee->value.text.n_bytes);
-    if (function)
-        return parse_call(p, function, NULL);
-    if (callee->kind == NODE_NAME)
-        fail(p, callee->line, "the function \"%.*s\" is not supported", (int)MIN(callee->value.text.n_bytes, (size_t)40),
-             callee->value.text.bytes);
-    else
-        fail(p, callee->line, "only functions and methods can be called");
-    return &p->nowhere;
+    return parser_finish(p, node);
 }
 
 static struct template_node *parse_postfix(struct parser *p, struct template_node *node)
 {
     while (!p->err)
-        if (accept(p, TOKEN_OPERATOR, "."))
+        if (parser_accept(p, TOKEN_OPERATOR, "."))
             node = parse_attribute(p, node);
-        else if (accept(p, TOKEN_OPERATOR, "["))
+        else if (parser_accept(p, TOKEN_OPERATOR, "["))
             node = parse_subscript(p, node);
-        else if (at_operator(p, "("))
-            node = parse_function(p, node);
+        else if (parser_at_operator(p, "("))
+            node = parse_call(p, node);
         else
             break;
     return node;
@@ -438,41 +474,51 @@ static struct template_node *parse_postfix(struct parser *p, struct template_nod
 /* Behind "is": a test, whose one argument may stand without brackets. */
 static struct template_node *parse_test(struct parser *p, struct template_node *subject)
 {
-    bool negated = accept(p, TOKEN_NAME, "not");
+    bool negated = parser_accept(p, TOKEN_NAME, "not");
     const struct template_builtin *test = expect_builtin(p, TEMPLATE_TEST, "the test");
     struct template_node *node;
     if (p->err)
         return &p->nowhere;
-    bool bare = p->token.kind == TOKEN_STRING || p->token.kind == TOKEN_INT || at_operator(p, "[") || at_operator(p, "{") ||
-                (p->token.kind == TOKEN_NAME && !at_name(p, "else") && !at_name(p, "or") && !at_name(p, "and"));
+    bool bare = p->token.kind == TOKEN_STRING || p->token.kind == TOKEN_INT || p->token.kind == TOKEN_FLOAT ||
+                parser_at_operator(p, "[") || parser_at_operator(p, "{") ||
+                (p->token.kind == TOKEN_NAME && !parser_at_name(p, "else") && !parser_at_name(p, "or") && !parser_at_name(p, "and"));
     if (bare && !test->n_required)
-        unexpected(p, "an operator");
-    if (bare) {
-        node = node_new(p, NODE_CALL);
-        node->builtin = test;
-        struct template_node **end = append(p, &node->child[0], subject);
-        append(p, end, parse_postfix(p, parse_primary(p)));
-        node = finish(p, node);
-    } else {
-        node = parse_call(p, test, subject);
-    }
+        parser_unexpected(p, "an operator");
+    node = parser_node(p, NODE_FILTER);
+    node->builtin = test;
+    node->child[0] = subject;
+    node->child[1] = bare ? parse_postfix(p, parse_primary(p)) : parse_arguments(p);
+    if (!p->err)
+        check_arguments(p, test, node->child[1]);
+    node = parser_finish(p, node);
     return negated ? unary(p, NODE_NOT, node) : node;
+}
+
+struct template_node *parse_filter(struct parser *p, struct template_node *subject)
+{
+    const struct template_builtin *filter = expect_builtin(p, TEMPLATE_FILTER, "the filter");
+    struct template_node *node = parser_node(p, NODE_FILTER);
+    if (p->err)
+        return &p->nowhere;
+    node->builtin = filter;
+    node->child[0] = subject;
+    node->child[1] = parse_arguments(p);
+    if (!p->err)
+        check_arguments(p, filter, node->child[1]);
+    return parser_finish(p, node);
 }
 
 static struct template_node *parse_filters(struct parser *p, struct template_node *node)
 {
     while (!p->err)
-        if (accept(p, TOKEN_OPERATOR, "|")) {
-            const struct template_builtin *filter = expect_builtin(p, TEMPLATE_FILTER, "the filter");
-            if (!p->err)
-                node = parse_call(p, filter, node);
-        } else if (accept(p, TOKEN_NAME, "is")) {
+        if (parser_accept(p, TOKEN_OPERATOR, "|"))
+            node = parse_filter(p, node);
+        else if (parser_accept(p, TOKEN_NAME, "is"))
             node = parse_test(p, node);
-        } else if (at_operator(p, "(")) {
-            unexpected(p, "an operator");
-        } else {
+        else if (parser_at_operator(p, "("))
+            node = parse_call(p, node);
+        else
             break;
-        }
     return node;
 }
 
@@ -480,13 +526,15 @@ static struct template_node *parse_filters(struct parser *p, struct template_nod
 static struct template_node *parse_signed(struct parser *p, bool with_filters)
 {
     struct template_node *node = &p->nowhere;
-    if (enter(p)) {
-        if (accept(p, TOKEN_OPERATOR, "-"))
-            node = unary(p, NODE_NEGATE, parse_signed(p, false));
-        else if (at_operator(p, "+"))
-            unexpected(p, "a value");
-        else
+    if (parser_enter(p)) {
+        bool minus = parser_at_operator(p, "-");
+        if (minus || parser_at_operator(p, "+")) {
+            parser_next(p);
+            node = unary(p, NODE_SIGN, parse_signed(p, false));
+            node->value = template_value_int(minus ? -1 : 1);
+        } else {
             node = parse_primary(p);
+        }
         node = parse_postfix(p, node);
         if (with_filters)
             node = parse_filters(p, node);
@@ -511,7 +559,7 @@ static struct template_node *parse_left(struct parser *p, const struct operator 
 {
     struct template_node *node = operand(p);
     for (size_t i = 0; i < n; )
-        if (accept(p, TOKEN_OPERATOR, operators[i].text)) {
+        if (parser_accept(p, TOKEN_OPERATOR, operators[i].text)) {
             node = binary(p, NODE_BINARY, operators[i].op, node, operand(p));
             i = 0;
         } else {
@@ -520,12 +568,18 @@ static struct template_node *parse_left(struct parser *p, const struct operator 
     return node;
 }
 
+static struct template_node *parse_power(struct parser *p)
+{
+    static const struct operator operators[] = { { "**", TEMPLATE_POWER } };
+    return parse_left(p, operators, COUNT_OF(operators), parse_unary);
+}
+
 static struct template_node *parse_product(struct parser *p)
 {
     static const struct operator operators[] = {
-        { "*", TEMPLATE_MULTIPLY }, { "//", TEMPLATE_FLOOR_DIVIDE }, { "%", TEMPLATE_MODULO },
+        { "*", TEMPLATE_MULTIPLY }, { "/", TEMPLATE_DIVIDE }, { "//", TEMPLATE_FLOOR_DIVIDE }, { "%", TEMPLATE_MODULO },
     };
-    return parse_left(p, operators, COUNT_OF(operators), parse_unary);
+    return parse_left(p, operators, COUNT_OF(operators), parse_power);
 }
 
 static struct template_node *parse_concatenation(struct parser *p)
@@ -547,37 +601,44 @@ static bool accept_comparison(struct parser *p, enum template_op *op)
         { ">", TEMPLATE_GREATER }, { ">=", TEMPLATE_GREATER_EQUAL },
     };
     for (size_t i = 0; i < COUNT_OF(operators); i++)
-        if (accept(p, TOKEN_OPERATOR, operators[i].text)) {
+        if (parser_accept(p, TOKEN_OPERATOR, operators[i].text)) {
             *op = operators[i].op;
             return true;
         }
-    if (accept(p, TOKEN_NAME, "not")) {
-        if (!at_name(p, "in"))
-            unexpected(p, "in");
+    if (parser_accept(p, TOKEN_NAME, "not")) {
+        if (!parser_at_name(p, "in"))
+            parser_unexpected(p, "in");
         *op = TEMPLATE_NOT_IN;
-        return accept(p, TOKEN_NAME, "in");
+        return parser_accept(p, TOKEN_NAME, "in");
     }
     *op = TEMPLATE_IN;
-    return accept(p, TOKEN_NAME, "in");
+    return parser_accept(p, TOKEN_NAME, "in");
 }
 
+/* a < b < c asks for both, and evaluates each once. */
 static struct template_node *parse_comparison(struct parser *p)
 {
-    struct template_node *node = parse_sum(p);
+    struct template_node *left = parse_sum(p), *node, **end;
     enum template_op op;
-    if (accept_comparison(p, &op)) {
-        node = binary(p, NODE_BINARY, op, node, parse_sum(p));
-        if (accept_comparison(p, &op))
-            fail(p, p->token.line, "a chain of comparisons is not supported");
-    }
-    return node;
+    if (!accept_comparison(p, &op))
+        return left;
+    node = parser_node(p, NODE_COMPARE);
+    node->child[0] = left;
+    end = &node->child[1];
+    do {
+        struct template_node *compared = parser_node(p, NODE_COMPARED);
+        compared->op = op;
+        compared->child[0] = parse_sum(p);
+        end = parser_append(p, end, parser_finish(p, compared));
+    } while (accept_comparison(p, &op));
+    return parser_finish(p, node);
 }
 
 static struct template_node *parse_not(struct parser *p)
 {
     struct template_node *node = &p->nowhere;
-    if (enter(p))
-        node = accept(p, TOKEN_NAME, "not") ? unary(p, NODE_NOT, parse_not(p)) : parse_comparison(p);
+    if (parser_enter(p))
+        node = parser_accept(p, TOKEN_NAME, "not") ? unary(p, NODE_NOT, parse_not(p)) : parse_comparison(p);
     p->depth--;
     return node;
 }
@@ -585,207 +646,50 @@ static struct template_node *parse_not(struct parser *p)
 static struct template_node *parse_and(struct parser *p)
 {
     struct template_node *node = parse_not(p);
-    while (accept(p, TOKEN_NAME, "and"))
+    while (parser_accept(p, TOKEN_NAME, "and"))
         node = binary(p, NODE_AND, 0, node, parse_not(p));
     return node;
 }
 
-static struct template_node *parse_or(struct parser *p)
+struct template_node *parse_or(struct parser *p)
 {
     struct template_node *node = parse_and(p);
-    while (accept(p, TOKEN_NAME, "or"))
+    while (parser_accept(p, TOKEN_NAME, "or"))
         node = binary(p, NODE_OR, 0, node, parse_and(p));
     return node;
 }
 
-static struct template_node *parse_expression(struct parser *p)
+struct template_node *parse_expression(struct parser *p)
 {
     struct template_node *node = &p->nowhere;
-    if (enter(p)) {
+    if (parser_enter(p)) {
         node = parse_or(p);
-        while (accept(p, TOKEN_NAME, "if")) {
-            struct template_node *whole = node_new(p, NODE_IF_ELSE);
+        while (parser_accept(p, TOKEN_NAME, "if")) {
+            struct template_node *whole = parser_node(p, NODE_IF_ELSE);
             whole->child[1] = node;
             whole->child[0] = parse_or(p);
-            whole->child[2] = accept(p, TOKEN_NAME, "else") ? parse_expression(p) : NULL;
-            node = finish(p, whole);
+            whole->child[2] = parser_accept(p, TOKEN_NAME, "else") ? parse_expression(p) : NULL;
+            node = parser_finish(p, whole);
         }
     }
     p->depth--;
     return node;
 }
 
-/* An item, or where commas follow, a tuple of them. */
-static struct template_node *parse_tuple(struct parser *p, struct template_node *(*item)(struct parser *))
+struct template_node *parse_tuple(struct parser *p, struct template_node *(*item)(struct parser *))
 {
     struct template_node *first = item(p), *node, **end;
-    if (!at_operator(p, ","))
+    if (!parser_at_operator(p, ","))
         return first;
     node = tuple_of(p, first);
     end = p->err ? NULL : &first->next;
-    while (accept(p, TOKEN_OPERATOR, ",")) {
-        if (at_any_end(p) || at_operator(p, ")") || at_operator(p, "="))
+    while (parser_accept(p, TOKEN_OPERATOR, ",")) {
+        if (at_any_end(p) || parser_at_operator(p, ")") || parser_at_operator(p, "=") || parser_at_name(p, "in") ||
+            parser_at_name(p, "recursive"))
             break;
-        end = append(p, end, item(p));
+        end = parser_append(p, end, item(p));
     }
-    return finish(p, node);
-}
-
-/* ---- statements ---- */
-
-static struct template_node *parse_body(struct parser *p, const char *const *ends);
-
-static void expect_block_end(struct parser *p)
-{
-    if (p->token.kind != TOKEN_BLOCK_END)
-        unexpected(p, "%}");
-    next_token(p);
-}
-
-static struct template_node *parse_target_name(struct parser *p)
-{
-    struct template_node *node = p->token.kind == TOKEN_NAME ? parse_name(p) : &p->nowhere;
-    if (node->kind != NODE_NAME)
-        unexpected(p, "a name");
-    if (!p->err && template_text_equal(&node->value, "namespace"))
-        fail(p, node->line, "the name \"namespace\" is taken");
-    return node;
-}
-
-static struct template_node *parse_if(struct parser *p)
-{
-    static const char *const ends[] = { "elif", "else", "endif", NULL }, *const last[] = { "endif", NULL };
-    struct template_node *node = node_new(p, NODE_IF);
-    node->child[0] = parse_tuple(p, parse_or);              /* an "if" behind it is no conditional expression */
-    expect_block_end(p);
-    node->child[1] = parse_body(p, ends);
-    if (accept(p, TOKEN_NAME, "elif")) {
-        if (enter(p))
-            node->child[2] = parse_if(p);
-        p->depth--;
-        return finish(p, node);
-    }
-    if (accept(p, TOKEN_NAME, "else")) {
-        expect_block_end(p);
-        node->child[2] = parse_body(p, last);
-    }
-    accept(p, TOKEN_NAME, "endif");
-    return finish(p, node);
-}
-
-static struct template_node *parse_for(struct parser *p)
-{
-    static const char *const ends[] = { "else", "endfor", NULL }, *const last[] = { "endfor", NULL };
-    struct template_node *node = node_new(p, NODE_FOR);
-    node->child[0] = parse_tuple(p, parse_target_name);
-    if (!accept(p, TOKEN_NAME, "in"))
-        unexpected(p, "in");
-    node->child[1] = parse_tuple(p, parse_or);
-    node->child[2] = accept(p, TOKEN_NAME, "if") ? parse_expression(p) : NULL;
-    expect_block_end(p);
-    p->loops++;
-    node->child[3] = parse_body(p, ends);
-    p->loops--;
-    if (accept(p, TOKEN_NAME, "else")) {
-        expect_block_end(p);
-        node->child[4] = parse_body(p, last);
-    }
-    accept(p, TOKEN_NAME, "endfor");
-    return finish(p, node);
-}
-
-static struct template_node *parse_set(struct parser *p)
-{
-    struct template_node *node = node_new(p, NODE_SET), *target = parse_target_name(p);
-    if (!p->err && accept(p, TOKEN_OPERATOR, ".")) {
-        target = parse_attribute(p, target);
-        if (!p->err && target->kind != NODE_ATTRIBUTE)
-            unexpected(p, "=");
-    } else if (at_operator(p, ",")) {
-        struct template_node *tuple = tuple_of(p, target), **end = &target->next;
-        while (accept(p, TOKEN_OPERATOR, ","))
-            end = append(p, end, parse_target_name(p));
-        target = finish(p, tuple);
-    }
-    if (p->token.kind == TOKEN_BLOCK_END)
-        fail(p, p->token.line, "a set of a whole block is not supported");
-    expect_operator(p, "=");
-    node->child[0] = target;
-    node->child[1] = parse_tuple(p, parse_expression);
-    return finish(p, node);
-}
-
-static struct template_node *parse_jump(struct parser *p, enum template_node_kind kind)
-{
-    if (!p->loops)
-        fail(p, p->token.line, "break or continue outside of a loop");
-    return finish(p, node_new(p, kind));
-}
-
-/* Behind "{%", at the statement's name.  Leaves the end of its last tag to the caller. */
-static struct template_node *parse_statement(struct parser *p)
-{
-    struct template_token name = p->token;
-    if (accept(p, TOKEN_NAME, "if"))
-        return parse_if(p);
-    if (accept(p, TOKEN_NAME, "for"))
-        return parse_for(p);
-    if (accept(p, TOKEN_NAME, "set"))
-        return parse_set(p);
-    if (accept(p, TOKEN_NAME, "break"))
-        return parse_jump(p, NODE_BREAK);
-    if (accept(p, TOKEN_NAME, "continue"))
-        return parse_jump(p, NODE_CONTINUE);
-    if (name.kind == TOKEN_NAME)
-        fail(p, name.line, "the statement \"%.*s\" is not supported here", (int)MIN(name.n_bytes, (size_t)40), name.text);
-    else
-        unexpected(p, "a statement");
-    return &p->nowhere;
-}
-
-static bool at_one_of(const struct parser *p, const char *const *names)
-{
-    for (; names && *names; names++)
-        if (at_name(p, *names))
-            return true;
-    return false;
-}
-
-/* Everything up to a tag with one of the names, whose name is then the token; with no names up to the end. */
-static struct template_node *parse_body(struct parser *p, const char *const *ends)
-{
-    struct template_node *first = NULL, **end = &first, *node;
-    uint32_t line = p->token.line;
-    if (!enter(p)) {
-        p->depth--;
-        return &p->nowhere;
-    }
-    while (p->token.kind != TOKEN_END) {
-        if (p->token.kind == TOKEN_DATA) {
-            node = node_new(p, NODE_DATA);
-            node->value = template_value_text(p->token.text, p->token.n_bytes);
-            next_token(p);
-            end = append(p, end, finish(p, node));
-        } else if (p->token.kind == TOKEN_PRINT_BEGIN) {
-            next_token(p);
-            node = unary(p, NODE_PRINT, parse_tuple(p, parse_expression));
-            if (p->token.kind != TOKEN_PRINT_END)
-                unexpected(p, "}}");
-            next_token(p);
-            end = append(p, end, node);
-        } else {
-            next_token(p);
-            if (at_one_of(p, ends))
-                break;
-            node = parse_statement(p);
-            expect_block_end(p);
-            end = append(p, end, node);
-        }
-    }
-    if (ends && p->token.kind == TOKEN_END)
-        fail(p, line, "a block without its {%% %s %%}", ends[0]);
-    p->depth--;
-    return p->err ? NULL : first;
+    return parser_finish(p, node);
 }
 
 int template_parse(struct template *template, const char *source, size_t n_bytes)
@@ -793,7 +697,8 @@ int template_parse(struct template *template, const char *source, size_t n_bytes
     struct parser p = { .arena = &template->arena };
     if (!template_lex_init(&p.lexer, p.arena, source, n_bytes))
         return error_set(ERR_NO_MEMORY, "no memory for a chat template");
-    next_token(&p);
+    parser_next(&p);
     template->first = parse_body(&p, NULL);
+    check_called(&p);
     return p.err;
 }
