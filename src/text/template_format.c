@@ -50,7 +50,7 @@ static int put(run_t *run, struct buffer *out, const struct spec *spec, const ch
     size_t n_prefix = strlen(prefix), n_shown = n_prefix + n_characters(body, n);
     size_t lack = spec->width > (int64_t)n_shown ? (size_t)spec->width - n_shown : 0;
     size_t left = align == '<' ? 0 : align == '^' ? lack / 2 : lack;
-    int err = template_spend(run, 4 * lack + n);
+    int err = template_spend(run, 16 * lack + n);
     if (err < 0)
         return err;
     if (align == '=')
@@ -261,7 +261,8 @@ int template_percent(run_t *run, const value_t *format, const value_t *values, v
             err = percent_spec(&p, &at, end);
     }
     bool tuple = values->kind == VALUE_LIST && values->list->type == LIST_TUPLE;
-    size_t n = tuple ? values->list->n : values->kind == VALUE_MAP || values->kind == VALUE_LIST ? 0 : 1;
+    bool other = values->kind == VALUE_MAP || values->kind == VALUE_LIST || values->kind == VALUE_UNDEFINED;
+    size_t n = tuple ? values->list->n : other ? 0 : 1;     /* what Python could look names up in need not be used */
     if (!err && p.used < n && !p.named)
         err = template_fail(run, "not all values of a format are used");
     return template_take_text(run, &p.out, err, out);

@@ -16,12 +16,15 @@ static size_t character_at(const char *at, const char *end)
 
 /* ---- stripping ---- */
 
-/* Whether the character is white space, or one of `set` when that is given. */
-static bool strips(const value_t *set, const char *character, size_t n_bytes, uint32_t code)
+/* Whether the character is white space, or one of `set` when that is given; looking in a long set is paid for. */
+static int strips(run_t *run, const value_t *set, const char *character, size_t n_bytes, uint32_t code, bool *yes)
 {
-    if (!template_is_given(set))
-        return template_is_space(code);
-    return memmem(set->text.bytes, set->text.n_bytes, character, n_bytes) != NULL;
+    if (!template_is_given(set)) {
+        *yes = template_is_space(code);
+        return 0;
+    }
+    *yes = memmem(set->text.bytes, set->text.n_bytes, character, n_bytes) != NULL;
+    return set->text.n_bytes < 64 ? 0 : template_spend(run, set->text.n_bytes / 8);
 }
 
 static size_t last_character(const char *bytes, size_t n_bytes)
@@ -37,23 +40,21 @@ int template_strip(run_t *run, value_t text, const value_t *set, bool left, bool
     const char *bytes = text.text.bytes;
     size_t start = 0, end = text.text.n_bytes, n;
     uint32_t code;
+    bool yes = false;
     int err = template_is_given(set) ? template_want_text(run, set) : 0;
-    if (err < 0)
-        return err;
-    for (; left && start < end; start += n) {
+    for (; err == 0 && left && start < end; start += n) {
         n = utf8_decode(bytes + start, end - start, &code);
-        if (!strips(set, bytes + start, n, code))
+        if ((err = strips(run, set, bytes + start, n, code, &yes)) < 0 || !yes)
             break;
     }
-    for (; right && end > start; end -= n) {
+    for (; err == 0 && right && end > start; end -= n) {
         n = last_character(bytes + start, end - start);
-        if (utf8_decode(bytes + end - n, n, &code) != n || !strips(set, bytes + end - n, n, code))
+        bool whole = utf8_decode(bytes + end - n, n, &code) == n;
+        if (!whole || (err = strips(run, set, bytes + end - n, n, code, &yes)) < 0 || !yes)
             break;
     }
-    size_t n_gone = text.text.n_bytes - (end - start), n_set = template_is_given(set) ? set->text.n_bytes : 0;
-    err = template_spend(run, n_gone + n_gone / 16 * n_set);
     *out = template_value_text(bytes + start, end - start);
-    return err;
+    return err < 0 ? err : template_spend(run, text.text.n_bytes - (end - start));
 }
 
 int template_method_strip(run_t *run, const value_t *a, value_t *out)

@@ -373,6 +373,8 @@ struct template_node *parse_name(struct parser *p)
     for (size_t i = 0; i < COUNT_OF(reserved); i++)
         if (parser_at_name(p, reserved[i]))
             parser_unexpected(p, "a value");
+    if (parser_at_name(p, "self"))
+        parser_fail(p, p->token.line, "the name \"self\" is not supported");
     if (p->err)
         return &p->nowhere;
     node->value = name;

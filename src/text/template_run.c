@@ -107,14 +107,22 @@ static int filter_captured(struct template_run *run, const struct template_node 
     return err;
 }
 
+/* Unlike {{ }}, a block does not print what is no string. */
+static int write_string(struct template_run *run, const struct template_value *value)
+{
+    if (value->kind != VALUE_STRING)
+        return template_fail(run, "a block that becomes a value of type %s", template_kind_name(value->kind));
+    return write_text(run, value);
+}
+
 static int run_capture(struct template_run *run, const struct template_node *node)
 {
     struct template_scope *outer = run->scope;
     struct template_value text;
     int flow = template_scope_enter(run, outer);
     if (flow == FLOW_ON && (flow = capture(run, node->child[0], &text)) == FLOW_ON &&
-        (flow = filter_captured(run, node->child[1], &text)) == FLOW_ON && (flow = template_to_text(run, &text, &text)) == FLOW_ON)
-        flow = write_text(run, &text);
+        (flow = filter_captured(run, node->child[1], &text)) == FLOW_ON)
+        flow = write_string(run, &text);
     run->scope = outer;
     return flow;
 }
@@ -270,10 +278,9 @@ static int run_call_block(struct template_run *run, const struct template_node *
         return err;
     if (template_map_find(arguments.map.map, "caller", 6))
         return template_fail(run, "the argument caller is given twice");
-    if ((err = template_map_put(run, arguments.map, &name, caller)) < 0 || (err = template_call(run, &callee, &arguments, &text)) < 0 ||
-        (err = template_to_text(run, &text, &text)) < 0)
+    if ((err = template_map_put(run, arguments.map, &name, caller)) < 0 || (err = template_call(run, &callee, &arguments, &text)) < 0)
         return err;
-    return write_text(run, &text);
+    return write_string(run, &text);
 }
 
 /* ---- if and for ---- */
@@ -322,14 +329,16 @@ static int run_loop(struct template_run *run, const struct template_node *node, 
         (node->child[2] && (err = filter_items(run, node, &items)) < 0))
         goto done;
     *loop = (struct template_loop){ .list = items.list, .depth0 = depth0, .recursive = node->value.flag ? node : NULL, .outer = outer };
-    run->scope->variables.map->n = 0;
-    if (!items.list->n)
-        err = run_body(run, node->child[4]);
-    for (; loop->index0 < items.list->n && err >= 0 && err != FLOW_BREAK; loop->index0++)
+    bool whole = false;
+    for (; loop->index0 < items.list->n && err >= 0 && err != FLOW_BREAK; loop->index0++) {
         err = run_pass(run, node, loop);
+        whole |= err == FLOW_ON;
+    }
     loop->index0 -= loop->index0 > 0;
-    if (items.list->n && err > 0)
-        err = 0;                                /* a break or continue of this loop's own */
+    err = MIN(err, 0);                          /* a break or continue of this loop's own */
+    run->scope->variables.map->n = 0;
+    if (!err && !whole)                         /* jinja2's `else` asks whether a pass came to its end, not whether there was one */
+        err = run_body(run, node->child[4]);
 done:
     run->scope = caller;
     return err;

@@ -289,8 +289,8 @@ static int select_items(run_t *run, const value_t *a, bool of_attribute, bool wa
     const struct template_builtin *test = NULL;
     struct template_arguments rest;
     value_t list, looked_at, yes;
-    int err;
-    if ((err = template_iterate(run, &a[0], &list)) < 0 || (err = new_iterator(run, out)) < 0 || !list.list->n)
+    int err = new_iterator(run, out);
+    if (err < 0 || !template_value_is_true(&a[0]) || (err = template_iterate(run, &a[0], &list)) < 0 || !list.list->n)
         return err;
     if (of_attribute && !given->n)
         return template_fail(run, "the name of an attribute is missing");
@@ -348,8 +348,8 @@ int template_filter_map(run_t *run, const value_t *a, value_t *out)
     const struct template_builtin *filter;
     struct template_arguments rest;
     value_t list;
-    int err;
-    if ((err = template_iterate(run, &a[0], &list)) < 0 || (err = new_iterator(run, out)) < 0 || !list.list->n)
+    int err = new_iterator(run, out);
+    if (err < 0 || !template_value_is_true(&a[0]) || (err = template_iterate(run, &a[0], &list)) < 0 || !list.list->n)
         return err;
     if (!a[1].list->n && a[2].kind == VALUE_MAP && template_map_find(a[2].map, "attribute", 9))
         return map_attribute(run, &list, a[2].map, out);

@@ -81,7 +81,7 @@ static struct template_node *parse_targets(struct parser *p, bool attributes)
     tuple->value = template_value_bool(true);
     end = parser_append(p, &tuple->child[0], first);
     while (parser_accept(p, TOKEN_OPERATOR, ","))
-        if (p->token.kind == TOKEN_BLOCK_END || parser_at_operator(p, ")") || parser_at_name(p, "in"))
+        if (p->token.kind == TOKEN_BLOCK_END || parser_at_operator(p, ")"))
             break;
         else
             end = parser_append(p, end, parse_target(p, attributes));

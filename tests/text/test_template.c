@@ -88,15 +88,94 @@ static void test_goldens(void)
     json_decref(golden);
 }
 
+/* ---- chats with the templates of tests/text/templates ---- */
+
+static void read_template(const char *name, struct buffer *out)
+{
+    char path[256], bytes[4096];
+    size_t n;
+    snprintf(path, sizeof path, "tests/text/templates/%s.jinja", name);
+    FILE *file = fopen(path, "r");
+    if (!check(file != NULL))
+        return;
+    while ((n = fread(bytes, 1, sizeof bytes, file)))
+        buffer_add(out, bytes, n);
+    fclose(file);
+}
+
+/* The options of a chat; what is none of transformers' own goes to the variables. */
+static struct chat_options options_of(struct arena *arena, json_t *json, struct template_value values[3])
+{
+    struct chat_options options = { .bos_token = "<s>", .eos_token = "</s>", .now = &fixed_now, .variables = &values[2] };
+    const char *key;
+    json_t *item;
+    values[2] = template_value_map(arena);
+    json_object_foreach(json, key, item)
+        if (!strcmp(key, "add_generation_prompt")) {
+            options.add_generation_prompt = json_is_true(item);
+        } else if (!strcmp(key, "tools")) {
+            values[0] = value_of(arena, item);
+            options.tools = &values[0];
+        } else if (!strcmp(key, "documents")) {
+            values[1] = value_of(arena, item);
+            options.documents = &values[1];
+        } else {
+            check(template_map_set(arena, values[2], key, strlen(key), value_of(arena, item)));
+        }
+    return options;
+}
+
+/* CT-04, CT-06, CT-07, CT-08, CT-09: messages as an API has them, with tools, calls whose content is null or left out, and
+ * content as parts, render as transformers does what this makes of them. */
+static void test_families(void)
+{
+    json_t *golden = golden_load("templates.json"), *one;
+    size_t i;
+    json_array_foreach(json_object_get(golden, "chats"), i, one) {
+        struct arena arena = { 0 };
+        struct buffer source = { 0 }, out = { 0 };
+        struct template *template = NULL;
+        struct template_value values[3], messages = value_of(&arena, json_object_get(one, "messages"));
+        const struct chat_options options = options_of(&arena, json_object_get(one, "options"), values);
+        const char *file = json_string_value(json_object_get(one, "file")), *error = json_string_value(json_object_get(one, "error"));
+        const char *text = json_string_value(json_object_get(one, "text"));
+        check_begin("CT-04 chat %zu, %s", i, file);
+        read_template(file, &source);
+        buffer_add_text(&out, "");
+        if (!check_int(template_open(&template, source.bytes, source.size), 0))
+            printf("  %s\n", error_text());
+        int err = template ? template_render_messages(template, &messages, &options, &out) : 0;
+        if (text && !check_int(err, 0))
+            printf("  %s\n", error_text());
+        else if (text)
+            check_text(out.bytes, text);
+        else if (!strcmp(error, "raised"))
+            check(err == ERR_USAGE && !strcmp(error_text(), json_string_value(json_object_get(one, "message"))));
+        else
+            check_int(err, ERR_FAILED);
+        template_close(template);
+        buffer_release(&source);
+        buffer_release(&out);
+        arena_close(&arena);
+    }
+    json_decref(golden);
+}
+
 /* What is wrong, and on which line it is found. */
 static const struct { const char *name, *source, *want; } bad_rows[] = {
     { "line of a filter",      "a\n\n{{ x | nosuch }}",                        "line 3: the filter \"nosuch\" is not supported" },
-    { "line of a function",    "{# \n #}\n{{ strftime_now('%Y') }}",           "line 3: the function \"strftime_now\" is not supported" },
-    { "line of a method",      "{{ x.splitlines() }}",                         "line 1: the method \"splitlines\" is not supported" },
-    { "line of a test",        "{% if x is\n callable %}{% endif %}",          "line 2: the test \"callable\" is not supported" },
-    { "line of a statement",   "x\r\ny\r\n{% macro f() %}{% endmacro %}",      "line 3: the statement \"macro\" is not supported here" },
-    { "a fraction",            "{{ 1.5 }}",                                    "line 1: numbers with a fraction" },
+    { "line of a function",    "{# \n #}\n{{ lipsum() }}",                    "line 3: the function \"lipsum\" is not supported" },
+    { "CT-04 an unknown call", "\n{% if x %}{{ nosuch(1) }}{% endif %}",      "line 2: the function \"nosuch\" is not supported" },
+    { "CT-04 line of a method", "{{ x.title() }}\n{{ x.expandtabs() }}",      "line 2: the method \"expandtabs\" is not supported" },
+    { "line of a test",        "{% if x is\n escaped %}{% endif %}",          "line 2: the test \"escaped\" is not supported" },
+    { "CT-04 line of a statement", "x\r\ny\r\n{% include 'x' %}",            "line 3: the statement \"include\" is not supported here" },
+    { "import",                "{% import 'x' as y %}",                        "line 1: the statement \"import\" is not supported here" },
+    { "extends",               "\n{% extends 'x' %}",                          "line 2: the statement \"extends\" is not supported here" },
     { "a number too large",    "{{ 99999999999999999999 }}",                   "line 1: a number that does not fit" },
+    { "a macro without an end", "{% macro f() %}",                             "a block without its {% endmacro %}" },
+    { "break in a macro",      "{% for x in y %}{% macro f() %}\n{% break %}{% endmacro %}{% endfor %}", "line 2: break or continue outside" },
+    { "raw without an end",    "x\n{% raw %}{{",                               "line 2: a raw block without an end" },
+    { "loop is set in a loop", "{% for x in y %}\n{% set loop = 1 %}{% endfor %}", "line 2: the name \"loop\" can not be set" },
     { "a missing end",         "{% for x in y %}\n{{ x }}\n",                  "without its {% else %}" },
     { "an unknown argument",   "{{ x | trim(side=1) }}",                       "trim() has no such argument" },
     { "too many arguments",    "{{ x | trim(1, 2) }}",                         "trim() has no such argument" },
@@ -140,6 +219,23 @@ static const struct { const char *name, *before, *unit; size_t times; const char
     { "too long a prompt",    "{% for x in range(99) %}{{ 'abc' * 999999 }}{% endfor %}", "", 0, "", ERR_FAILED },
     { "a list in itself",     "{% set n = namespace(l=[]) %}{% for x in range(99) %}{% set n.l = [n.l, n.l] %}{% endfor %}", "", 0, "", ERR_FAILED },
     { "a doubled list as JSON", "{% set n = namespace(l=[1]) %}{% for x in range(50) %}{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}", "", 0, "", ERR_FAILED },
+    { "a macro that calls itself", "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "", 0, "",  ERR_FAILED },
+    { "a macro that doubles", "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% else %}x{% endif %}{% endmacro %}{{ f(60) }}", "", 0, "", ERR_FAILED },
+    { "a caller that calls",  "{% macro f() %}{{ caller() }}{% endmacro %}", "{% call f() %}", 60, "", ERR_BAD_FILE },
+    { "macros in macros",     "", "{% macro f() %}", 100000, "",                                   ERR_BAD_FILE },
+    { "a loop in itself",     "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "", 0, "",  ERR_FAILED },
+    { "a set block that grows", "{% set n = namespace(s='abc') %}{% for x in range(99) %}{% set n.s %}{{ n.s }}{{ n.s }}{% endset %}{% endfor %}", "", 0, "", ERR_FAILED },
+    { "a namespace in itself", "{% set n = namespace() %}{% set n.n = n %}{{ n }}", "", 0, "",     ERR_FAILED },
+    { "batches of batches",   "{% set n = namespace(l=[1]) %}{% for x in range(99) %}{% set n.l = n.l | batch(1) | list %}{% endfor %}{{ n.l }}", "", 0, "", ERR_FAILED },
+    { "a wide format",        "{{ '{:999999}' * 999 }}{{ ('{0:999999}' * 999).format(1) }}", "", 0, "", ERR_FAILED },
+    { "a wide percent",       "{{ ('%999999d' * 999) % ((1,) * 999) }}", "", 0, "",                ERR_FAILED },
+    { "a far indent",         "{{ 'a\nb' | indent(999999999999) }}", "", 0, "",                    ERR_FAILED },
+    { "a long filling",       "{{ 'a'.ljust(999999999999) }}", "", 0, "",                          ERR_FAILED },
+    { "a slow search",        "{{ ('a' * 9999999).rfind('b' * 4999999) }}", "", 0, "",             ERR_FAILED },
+    { "a slow strip",         "{{ ('a' * 9999999).strip('b' * 999999 ~ 'a') }}", "", 0, "",        ERR_FAILED },
+    { "a slow sort",          "{% set n = namespace(l=range(99999) | list) %}{% for x in range(99) %}{% set n.l = n.l | sort(reverse=true) %}{% endfor %}", "", 0, "", ERR_FAILED },
+    { "unique of many",       "{{ range(99999) | unique | list | length }}", "", 0, "",            ERR_FAILED },
+    { "a great power",        "{{ 10 ** 99999999 }}", "", 0, "",                                   ERR_FAILED },
     { "two doubled lists",    "{% set n = namespace(l=[1], m=[1]) %}{% for x in range(50) %}{% set n.l = [n.l, n.l] %}{% set n.m = [n.m, n.m] %}"
                               "{% endfor %}{{ n.l == n.m }}", "", 0, "",                           ERR_FAILED },
 };
@@ -201,6 +297,7 @@ static void test_chat(void)
 int main(void)
 {
     test_goldens();
+    test_families();
     test_bad_templates();
     test_greedy_templates();
     test_chat();
