@@ -149,9 +149,11 @@ static int copy_message(struct arena *arena, const struct template *template, co
     if (message->kind != VALUE_MAP)
         return error_set(ERR_USAGE, "a message is no object");
     *copy = template_value_map(arena);
-    for (size_t i = 0; i < message->map->n; i++)
-        if (copy->kind == VALUE_ABSENT || !template_map_set_value(arena, *copy, message->map->entries[i].key, message->map->entries[i].value))
+    for (size_t i = 0; i < message->map->n; i++) {
+        const struct template_entry *entry = &message->map->entries[i];
+        if (copy->kind == VALUE_ABSENT || !template_map_set_value(arena, *copy, entry->key, entry->value))
             return no_memory();
+    }
     content = template_map_find(message->map, "content", 7);
     if (content && content->kind == VALUE_STRING)
         return 0;

@@ -28,7 +28,6 @@ int template_capitalize(run_t *run, const value_t *text, value_t *out);
 int template_replace(run_t *run, const value_t *text, const value_t *old, const value_t *new, int64_t most, value_t *out);
 int template_join(run_t *run, const value_t *list, const value_t *between, value_t *out);
 int template_split_lines(run_t *run, const value_t *text, bool keep_ends, value_t *out);
-int template_reversed(run_t *run, const value_t *value, value_t *out);
 int template_center(run_t *run, const value_t *text, int64_t width, value_t *out);
 /* "%s" % value and "{}".format(value). */
 int template_percent(run_t *run, const value_t *format, const value_t *values, value_t *out);

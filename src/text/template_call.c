@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-static int add_named(struct template_run *run, struct template_arguments *to, const struct template_value *name, struct template_value value)
+static int add_named(struct template_run *run, struct template_arguments *to, const struct template_value *name,
+                     struct template_value value)
 {
     int err = to->map.kind == VALUE_ABSENT ? template_new_map(run, &to->map) : 0;
     if (err < 0)

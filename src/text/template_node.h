@@ -140,7 +140,6 @@ int template_get_item(struct template_run *run, const struct template_value *of,
                       struct template_value *out);
 int template_get_attribute(struct template_run *run, const struct template_value *of, const struct template_value *name,
                            struct template_value *out);
-struct template_value template_slice(struct template_value of, size_t start, size_t end);   /* bytes of a string */
 
 /* Runs a macro, and the body of a recursive loop, with what they write as the value. */
 struct template_arguments;

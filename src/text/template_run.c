@@ -192,7 +192,7 @@ static int bind_rest(struct template_run *run, const struct template_node *node,
 {
     struct template_value rest, caller = template_value_undefined("caller", 6), kwargs;
     const struct template_list *list = arguments->list.list;
-    int err;
+    int n_name = (int)MIN(node->value.text.n_bytes, (size_t)40), err;
     if ((err = template_new_list(run, LIST_TUPLE, &rest)) < 0 || (err = template_new_map(run, &kwargs)) < 0)
         return err;
     for (size_t i = n_taken; i < list->n && !err; i++)
@@ -203,9 +203,9 @@ static int bind_rest(struct template_run *run, const struct template_node *node,
         else
             err = template_map_put(run, kwargs, &named.map->entries[i].key, named.map->entries[i].value);
     if (!err && rest.list->n && !(node->uses & MACRO_VARARGS))
-        err = template_fail(run, "macro %.*s takes not so many arguments", (int)MIN(node->value.text.n_bytes, (size_t)40), node->value.text.bytes);
+        err = template_fail(run, "macro %.*s takes not so many arguments", n_name, node->value.text.bytes);
     if (!err && kwargs.map->n && !(node->uses & MACRO_KWARGS))
-        err = template_fail(run, "macro %.*s takes no argument %.*s", (int)MIN(node->value.text.n_bytes, (size_t)40), node->value.text.bytes,
+        err = template_fail(run, "macro %.*s takes no argument %.*s", n_name, node->value.text.bytes,
                             (int)MIN(kwargs.map->entries[0].key.text.n_bytes, (size_t)40), kwargs.map->entries[0].key.text.bytes);
     if (!err && node->uses & MACRO_CALLER)
         err = put_special(run, "caller", caller.kind == VALUE_NONE ? template_value_undefined("caller", 6) : caller);

@@ -111,7 +111,6 @@ static int sort(run_t *run, struct keyed *items, size_t n, bool reverse)
     return err;
 }
 
-/* list.sort() gives up on what it can not compare even when it is not asked to compare much. */
 static int sort_list(run_t *run, const value_t *list, struct keyed *items, bool reverse, value_t *out)
 {
     int err = sort(run, items, list->list->n, reverse);
@@ -276,11 +275,12 @@ static int rest_of(run_t *run, const value_t *list, size_t n, const value_t *map
 
 static int find_by_name(run_t *run, enum template_builtin_kind kind, const value_t *name, const struct template_builtin **found)
 {
-    *found = name->kind == VALUE_STRING ? template_builtin_find(kind, name->text.bytes, name->text.n_bytes) : NULL;
-    if (*found)
-        return 0;
+    int err = template_want_text(run, name);
+    *found = err < 0 ? NULL : template_builtin_find(kind, name->text.bytes, name->text.n_bytes);
+    if (err < 0 || *found)
+        return err;
     return template_fail(run, "the %s \"%.*s\" is not supported", kind == TEMPLATE_FILTER ? "filter" : "test",
-                         name->kind == VALUE_STRING ? (int)MIN(name->text.n_bytes, (size_t)40) : 0, name->kind == VALUE_STRING ? name->text.bytes : "");
+                         (int)MIN(name->text.n_bytes, (size_t)40), name->text.bytes);
 }
 
 static int select_items(run_t *run, const value_t *a, bool of_attribute, bool wanted, value_t *out)
@@ -445,7 +445,8 @@ int template_filter_join(run_t *run, const value_t *a, value_t *out)
 {
     value_t list, between = template_value_text("", 0), items;
     int err;
-    if ((err = template_iterate(run, &a[0], &list)) < 0 || (a[1].kind != VALUE_ABSENT && (err = template_to_text(run, &a[1], &between)) < 0) ||
+    if ((err = template_iterate(run, &a[0], &list)) < 0 ||
+        (a[1].kind != VALUE_ABSENT && (err = template_to_text(run, &a[1], &between)) < 0) ||
         (err = template_new_list(run, LIST_LIST, &items)) < 0)
         return err;
     if (!template_is_given(&a[2]))

@@ -55,14 +55,14 @@ def main():
     several = []
     for name, change in ("upper", str.upper), ("lower", str.lower), ("title", lambda c: c.title()):
         runs, more = mapping(change)
-        print_rows(f"template_{name}", "template_case_run", [f"{{ 0x{f:x}, {n}, {s}, {d} }}," for f, n, s, d in runs], 6)
+        print_rows(f"template_{name}", "template_case_run", [f"{{ 0x{f:x}, {n}, {s}, {d} }}," for f, n, s, d in runs], 4)
         several += [(code, name, to) for code, to in more]
     print_rows("template_special", "template_special", [
-        f'{{ 0x{code:x}, CASE_{name.upper()}, "' + "".join(f"\\x{b:02x}" for b in to.encode()) + '" },' for code, name, to in several], 4)
+        f'{{ 0x{code:x}, CASE_{name.upper()}, "' + "".join(f"\\x{b:02x}" for b in to.encode()) + '" },' for code, name, to in several], 3)
     cased = list(ranges(lambda c: c.islower() or c.isupper() or c.istitle()))
-    print_rows("template_cased", "template_span", [f"{{ 0x{f:x}, {n} }}," for f, n in cased], 10)
+    print_rows("template_cased", "template_span", [f"{{ 0x{f:x}, {n} }}," for f, n in cased], 7)
     printable = list(ranges(str.isprintable))
-    print_rows("template_printable", "template_span", [f"{{ 0x{f:x}, {n} }}," for f, n in printable], 10)
+    print_rows("template_printable", "template_span", [f"{{ 0x{f:x}, {n} }}," for f, n in printable], 7)
 
 
 main()
