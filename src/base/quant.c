@@ -30,12 +30,28 @@ static const struct layout layouts[N_DTYPES] = {
     [DTYPE_MXFP4]  = { { 1, 16, 4 },  { 0 },          0,   0,   0 },
 };
 
-/* Puts n quants' bits of a plane into q, `shift` bits up. */
-INLINE void spread(uint8_t *q, const uint8_t *block, struct plane plane, int n, int shift)
+/* Eight bits, each to a byte. */
+INLINE uint64_t spread_bits(uint8_t bits)
+{
+    uint64_t apart = bits * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
+    return (apart + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & UINT64_C(0x0101010101010101);
+}
+
+/* Adds n quants' bits of a plane to q, `shift` bits up; those of shift 0 come first.  Unrolled, gcc would not see vectors. */
+INLINE void spread(uint8_t *restrict q, const uint8_t *restrict block, struct plane plane, int n, int shift)
 {
     const uint8_t *from = block + plane.at, mask = (uint8_t)((1 << plane.bits) - 1);
-    for (int i = 0; i < n; from += plane.run)
-        for (int s = 0; s < 8; s += plane.bits, i += plane.run)
+    if (plane.run == 1) {
+        for (int i = 0; i < n; i += 8, from++) {
+            uint64_t eight;
+            memcpy(&eight, q + i, 8);
+            eight |= spread_bits(*from) << shift;
+            memcpy(q + i, &eight, 8);
+        }
+        return;
+    }
+    _Pragma("GCC unroll 1") for (int i = 0; i < n; from += plane.run)
+        _Pragma("GCC unroll 1") for (int s = 0; s < 8; s += plane.bits, i += plane.run)
             for (int l = 0; l < plane.run; l++)
                 q[i + l] = (uint8_t)((shift ? q[i + l] : 0) | (from[l] >> s & mask) << shift);
 }

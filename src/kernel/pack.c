@@ -8,18 +8,18 @@ size_t matmul_packed_bytes(enum dtype type, uint32_t n_rows, uint32_t k)
 }
 
 /* A plane of one row's 32 quants, from bit `shift` of each: word j of the row goes to `to` + 64 j.  A byte of the plane holds
- * quants that are 4 `bits` apart. */
-INLINE void pack_plane(uint8_t *to, const uint8_t *q, int bits, int shift)
+ * quants that are 4 `bits` apart; four bytes are made at once. */
+INLINE void pack_plane(uint8_t *restrict to, const uint8_t *restrict q, int bits, int shift)
 {
-    uint8_t bytes[32];
-    for (int i = 0; i < 4 * bits; i++) {
-        int byte = 0;
-        for (int s = 0; s < 8 / bits; s++)
-            byte |= (q[i + s * 4 * bits] >> shift & ((1 << bits) - 1)) << s * bits;
-        bytes[i] = (uint8_t)byte;
+    for (int j = 0; j < bits; j++) {
+        uint32_t plane = 0;
+        for (int s = 0; s < 8 / bits; s++) {
+            uint32_t quants;
+            memcpy(&quants, q + 4 * (j + s * bits), 4);
+            plane |= (quants >> shift & 0x01010101u * ((1u << bits) - 1)) << s * bits;
+        }
+        memcpy(to + 4 * PANEL_ROWS * j, &plane, 4);
     }
-    for (int j = 0; j < bits; j++)
-        memcpy(to + 4 * PANEL_ROWS * j, bytes + 4 * j, 4);
 }
 
 /* One row's part of a head. */
