@@ -16,7 +16,7 @@ import stoa_test as t
 AHEAD = {
     "axes": (),
     "weights": (),
-    "model": ("tiny-fives", "tiny-kquants", "tiny-kquants-moe", "tiny-gemma3", "tiny-gemma3-caps", "gemma3-270m", "qwen2.5-coder-0.5b"),
+    "model": (),
 }
 
 # ---- the axes ----
