@@ -20,25 +20,14 @@ static struct node *earlier_start(struct node *n)
         layer = place->prev->layer;
     while (place->prev && place->prev->layer == layer)
         place = place->prev;
-    while (place != n && place->op == OP_gather_weight)     /* they are waited for in the order in which they start */
+    while (place->op == OP_gather_weight && place->attr.early)      /* they are waited for in the order in which they start */
         place = place->next;
     return place;
 }
 
-static struct node *first_use(const struct node *n)
+static int start_early(struct graph *g, struct node *n, struct node *use)
 {
-    for (struct node *m = n->next; m; m = m->next)
-        for (uint32_t i = 0; i < m->n_in; i++)
-            if (m->in[i] == n->out[0])
-                return m;
-    return NULL;
-}
-
-static int start_early(struct graph *g, struct node *n)
-{
-    struct node *use = first_use(n), *place = earlier_start(n);
-    if (!use)
-        return error_set(ERR_FAILED, "%s is gathered for nothing", n->out[0]->name);
+    struct node *place = earlier_start(n);
     g->layer = use->layer;
     struct node *wait = graph_node(g, OP_gather_wait, &n->out[0], 1, 1, &n->attr);
     if (!wait)
@@ -50,13 +39,15 @@ static int start_early(struct graph *g, struct node *n)
     return 0;
 }
 
+/* In the order of uses: where matmuls have been joined it is not that of the gathers. */
 int pass_overlap(struct graph *g)
 {
     int err = 0;
-    for (struct node *n = g->first, *next; n && !err; n = next) {
-        next = n->next;
-        if (n->op == OP_gather_weight)
-            err = start_early(g, n);
-    }
+    for (struct node *use = g->first; use && !err; use = use->next)
+        for (uint32_t i = 0; i < use->n_in && !err; i++) {
+            struct node *n = use->in[i]->maker;
+            if (n && n->op == OP_gather_weight && !n->attr.early)
+                err = start_early(g, n, use);
+        }
     return err < 0 ? err : graph_verify(g);
 }

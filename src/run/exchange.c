@@ -50,7 +50,9 @@ int program_all_gather(struct program *p, struct instr *in)
 int program_gather_weight(struct program *p, struct instr *in)
 {
     int at = comm_rank(p->options.axis[AXIS_DP]);
-    memcpy(in->out[0].base + in->first[at], in->in[0].base, in->first[at + 1] - in->first[at]);
+    size_t n_bytes = in->first[at + 1] - in->first[at];
+    if (n_bytes)                        /* more groups than panels: a part may be nothing, and have no address */
+        memcpy(in->out[0].base + in->first[at], in->in[0].base, n_bytes);
     int err = comm_gather_start(p->gather, in->out[0].base, in->first);
     p->n_gathering++;
     return err < 0 || in->attr->early ? err : program_gather_wait(p, in);

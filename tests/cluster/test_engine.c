@@ -23,8 +23,8 @@ static const struct row { const char *layout, *model; bool f32, gathered; } rows
     { "dp=2,pp=2", "tiny-gemma3", false, false },
     { "dp=3,pp=2,tp=2", "tiny-mixed", false, false },
     { "pp=3", "tiny-gemma3", false, false },
-    { "dp=3", "tiny-q4_0", false, true },
-    { "dp=2,pp=2", "tiny-q4_0", false, true },
+    { "dp=3", "tiny-gemma3", false, true },
+    { "dp=2,pp=2", "tiny-mixed", false, true },
     { "dp=2,tp=2,ep=4", "tiny-qwen3moe", false, false },
     { "dp=4,ep=2", "tiny-qwen3moe", false, false },
 };
