@@ -52,20 +52,20 @@ static struct sequence_request request_of(uint32_t q)
                                       .params = { .temperature = questions[q].temperature, .top_p = 1, .seed = q } };
 }
 
-static struct sequence *add(struct engine *e, uint32_t q)
-{
-    struct sequence_request request = request_of(q);
-    struct sequence *s = NULL;
-    check_int(engine_add(e, &s, &request), 0);
-    return s;
-}
-
 /* Other ranks may wait for ever after an error. */
 static void give_up(struct engine *e)
 {
     printf("%s\n", error_text());
     fflush(stdout);
     comm_abort(e->world, 1);
+}
+
+static struct sequence *add(struct engine *e, uint32_t q)
+{
+    struct sequence_request request = request_of(q);
+    struct sequence *s = NULL;
+    check_int(engine_add(e, &s, &request), 0);
+    return s;
 }
 
 static void run_all(struct engine *e)
@@ -118,7 +118,7 @@ static void run_requests(struct engine *e, int32_t answers[N_REQUESTS][MOST_NEW]
                 return;
         }
         if (!check(engine_step(e) >= 0))
-            return;
+            give_up(e);
         for (uint32_t i = 0; i < N_QUESTIONS; i++) {
             uint32_t n, k = 0;
             if (!s[i])
@@ -244,7 +244,7 @@ static void test_requests(struct engine *e)
     check_bytes("answers", answers, request_answer, sizeof answers);
     for (uint32_t r = 0; r < N_REQUESTS; r++)
         n_stopped += answers[r][lengths[r] - 1] % 16 == 0;
-    check(n_stopped > 50 && n_stopped < 190);
+    check(n_stopped > 20 && n_stopped < 190);          /* both ends are met */
 }
 
 /* On dp=3 two groups have nothing to do at all. */
