@@ -297,16 +297,18 @@ static void group_load(struct group *g, const struct attention_args *args, uint3
     g->head_dim = args->head_dim;
     g->scale = args->scale;
     g->softcap = args->softcap;
-    for (uint32_t i = 0; i < GROUP; i++) {
-        uint32_t query = first + (i < g->n ? i : 0);    /* places without a query see what the first one sees */
-        g->first_key[i] = args->first_key ? args->first_key[query] : 0;
-        g->n_keys[i] = args->n_keys[query];
+    for (uint32_t i = 0; i < g->n; i++) {
+        g->first_key[i] = args->first_key ? args->first_key[first + i] : 0;
+        g->n_keys[i] = args->n_keys[first + i];
         g->depth[i] = 0;
         assert(g->first_key[i] < g->n_keys[i] && g->n_keys[i] <= ATTENTION_MAX_KEYS);
-    }
-    for (uint32_t i = 0; i < g->n; i++)
         for (size_t d = 0; d < args->head_dim; d++)
             g->q[d][i] = args->q[first + i][d];
+    }
+    for (uint32_t i = g->n; i < GROUP; i++) {           /* places without a query see what the first one sees */
+        g->first_key[i] = g->first_key[0];
+        g->n_keys[i] = g->n_keys[0];
+    }
 }
 
 /* What each query sees of the span at `start`.  A fixed number of queries, so that the compiler makes vectors of it. */
