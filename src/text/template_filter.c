@@ -124,8 +124,7 @@ int template_filter_wordcount(run_t *run, const value_t *a, value_t *out)
     for (size_t i = 0, n_code; err == 0 && i < text.text.n_bytes; i += n_code) {
         uint32_t code;
         n_code = utf8_decode(text.text.bytes + i, text.text.n_bytes - i, &code);
-        enum char_class class = unicode_class(code);
-        bool letter = class == CHAR_LETTER || class == CHAR_NUMBER || code == '_';
+        bool letter = unicode_class(code) & (CHAR_LETTER | CHAR_NUMBER) || code == '_';
         n += letter && !in_word;
         in_word = letter;
     }

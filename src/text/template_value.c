@@ -211,5 +211,5 @@ const char *template_kind_name(enum template_kind kind)
 
 bool template_is_space(uint32_t code)
 {
-    return unicode_class(code) == CHAR_SPACE || (code >= 0x1c && code <= 0x1f);
+    return (unicode_class(code) & CHAR_SPACE) || (code >= 0x1c && code <= 0x1f);
 }
