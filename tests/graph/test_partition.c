@@ -93,7 +93,7 @@ static void test_heads(void)
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct label_info labels[N_LABELS] = {
             [LABEL_HEADS] = HEADS(rows[i].heads, 64, 1),
-            [LABEL_KV_HEADS] = { rows[i].kv_heads, 64, 1, LABEL_HEADS, rows[i].heads / rows[i].kv_heads },
+            [LABEL_KV_HEADS] = { rows[i].kv_heads, 64, 1, LABEL_HEADS, rows[i].heads / rows[i].kv_heads, 0 },
         };
         check_begin("%s", rows[i].name);
         for (uint32_t r = 0; r < rows[i].tp; r++) {
