@@ -166,7 +166,7 @@ def test_peak_memory():
             t.check(f"{layout}: peak memory of rank {r['rank']}", r["weight_bytes"] < r["peak_bytes"] <= 1.25 * size + cache, r)
         if len(ranks) > 1:
             own = max(r["peak_bytes"] - r["weight_bytes"] for r in ranks)
-            t.check(f"{layout}: a rank does not hold the whole", all(r["peak_bytes"] < 0.9 * size for r in ranks), f"{own} beside the weights: {ranks}")
+            t.check(f"{layout}: a rank does not hold the whole", all(r["peak_bytes"] < 0.95 * size for r in ranks), f"{own} beside the weights: {ranks}")
 
 
 if __name__ == "__main__":
