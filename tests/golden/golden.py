@@ -92,15 +92,14 @@ def divergence(want, got, want_lse, got_lse):
 
 
 def check_hidden_norms(name, got, record):
-    """The reference adds squares in f32 to a sum in which a few activations of 20,000 stand: it loses up to 3e-7 of the norm
-    for each token, and never gains."""
+    """The reference adds squares in f32.  Its sum drifts by up to 4e-8 of the norm for each token, either way; where a few activations
+    of 20,000 stand in it, it loses up to 3e-7."""
     want = record["hidden_norms"]
     if not t.equal(f"hidden norms of {name}, how many", len(got), len(want)):
         return
     for i, (a, b) in enumerate(zip(got, want)):
-        above = Golden.norm + 3e-7 * len(record["ids"])
-        t.check(f"hidden norm {i} of {name}", -Golden.norm <= a / b - 1 <= above,
-                f"{a} and {b}: {a / b - 1:g} is not from {-Golden.norm} to {above:g}")
+        below, above = -Golden.norm - 4e-8 * len(record["ids"]), Golden.norm + 3e-7 * len(record["ids"])
+        t.check(f"hidden norm {i} of {name}", below <= a / b - 1 <= above, f"{a} and {b}: {a / b - 1:g} is not from {below:g} to {above:g}")
 
 
 def check_norms_over_ranks(model, layout):
