@@ -280,7 +280,8 @@ static void test_homes(struct engine *e)
         engine_remove(e, s[i]);
     }
     for (uint32_t g = 0; g < n_groups; g++)
-        check_int(e->group[g].pool[0].n_free, e->limits.cache[0].n_all);
+        for (uint32_t c = 0; c < e->limits.n_cache_groups; c++)
+            check_int(e->group[g].pool[c].n_free, e->limits.cache[c].n_all);
 }
 
 /* After every few steps one goes, another comes. */

@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import os
+import signal
 import sys
 import tempfile
 
@@ -171,6 +172,8 @@ def test_memory_of_each_rank():
         if not t.check("PL-12: it runs", len(begun) == 20 and all(ranks), ranks):
             return
         private = [private_bytes(pid) for pid in ranks]
+        job.process.send_signal(signal.SIGTERM)         # what is killed can not take away its shared memory
+        job.end("PL-12", (128 + signal.SIGTERM, -signal.SIGTERM))
     t.check("PL-12: memory of each rank's own", all(0.15 * size < b < 0.5 * size for b in private), (private, size))
     t.check("PL-12: of all together", sum(private) < 1.6 * size, (private, size))
 
