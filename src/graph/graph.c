@@ -273,7 +273,8 @@ struct tensor *graph_experts(struct graph *g, struct tensor *x, struct tensor *l
     if (!sort)
         return NULL;
     struct tensor *rows = one(g, OP_rows, sent->out[0], sort->out[0], NULL), *begin = sort->out[2];
-    struct tensor *inner = graph_swiglu(g, expert_matmul(g, rows, begin, gate), expert_matmul(g, rows, begin, up));
+    struct tensor *gated = expert_matmul(g, rows, begin, gate), *lifted = expert_matmul(g, rows, begin, up);
+    struct tensor *inner = graph_swiglu(g, gated, lifted);
     struct tensor *y = inner ? expert_matmul(g, matmul_input(g, inner, down), begin, down) : NULL;
     struct node *sum = graph_node(g, OP_expert_sum, (struct tensor *[]){ y, sort->out[1], sent->out[1], sent->out[2] }, 4, 1, &experts);
     struct node *n = sum ? graph_node(g, OP_combine, (struct tensor *[]){ sum->out[0], sent->out[3], ids }, 3, 1, &experts) : NULL;
