@@ -7,7 +7,7 @@
 
 enum {
     MAX_PARTS = COMM_TREE_MAX_PARTS,
-    BLOCK = 256,        /* floats: the stack of a block is at most 16 KiB and stays in L1 */
+    BLOCK = 256,        /* floats: 1 KiB for a level of the stack, of which few are in use: it stays in L1 */
 };
 
 /* to may be a or b: an element is read before it is written, and no element depends on another. */

@@ -12,7 +12,7 @@
  * bit; of two it is absent; a result that is absent is -0.0f, which added to any number is that number.
  *
  * Parts either are the same place or do not overlap, and so do results, which are all different; a result may be the place
- * of any part.  n_parts <= 16. */
+ * of any part.  n_parts <= COMM_TREE_MAX_PARTS. */
 void tree_reduce_f32(float *const *out, uint32_t n_out, const float *const *part, const uint8_t *n_merges, uint32_t n_parts, size_t n);
 
 /* With one result.  n_parts = 0 gives zeros. */
