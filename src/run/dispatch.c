@@ -101,7 +101,7 @@ int program_dispatch(struct program *p, struct instr *in)
     for (uint32_t r = 0; !err && r < in->attr->n_ranks; r++) {
         const char *at = p->moved.receive[r];
         book.n_came[r] = (int32_t)(p->moved.n_received[r] / n_bytes);
-        if (p->moved.n_received[r] % n_bytes || (uint32_t)book.n_came[r] > p->graph->symbol_max[SYMBOL_U] - p->n_came)
+        if (p->moved.n_received[r] % n_bytes || (uint32_t)book.n_came[r] > p->count[SYMBOL_U] - p->n_came)
             return error_set(ERR_PEER, "%zu bytes came for experts, which are no rows of %zu", p->moved.n_received[r], n_bytes);
         for (int32_t i = 0; i < book.n_came[r]; i++)
             at = record_take(in->out, p->n_came++, at);

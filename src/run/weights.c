@@ -127,7 +127,8 @@ static void find_source(struct weights *weights, struct part *part)
     part->source = arena_array(&weights->memory, const struct model_tensor *, n + 1);
     for (uint32_t i = 0; part->source && i < n; i++) {
         char name[128];
-        snprintf(name, sizeof name, w->name, w->experts.begin + i);
+        if (w->per_expert)          /* then it is a format */
+            snprintf(name, sizeof name, w->name, w->experts.begin + i);
         part->source[i] = model_file_tensor(weights->file, w->per_expert ? name : w->name);
     }
     weights->failed |= !part->source;
