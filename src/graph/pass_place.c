@@ -19,7 +19,8 @@ static size_t tensor_bytes(const struct graph *g, const struct tensor *t, packed
 {
     if (t->is_packed) {
         uint64_t n_matrices = t->n_dims == 3 ? t->dim[0].add : 1;
-        return n_matrices * packed_bytes(t->type, (uint32_t)t->dim[t->n_dims - 2].add, (uint32_t)t->dim[t->n_dims - 1].add);
+        size_t matrix_bytes = packed_bytes(t->type, (uint32_t)t->dim[t->n_dims - 2].add, (uint32_t)t->dim[t->n_dims - 1].add);
+        return ROUND_UP(n_matrices * matrix_bytes, CACHE_LINE);
     }
     uint64_t rows = dim_max(g, &t->dim[0]) * tensor_n_parts(t);
     return ROUND_UP(dtype_bytes(t->type, tensor_columns(t)) * rows, CACHE_LINE);
