@@ -261,7 +261,8 @@ static inline bool tensor_rows_are_split(const struct tensor *t)
 /* Where the weights of a matmul or an expert_matmul begin among its inputs. */
 uint32_t node_first_weight(const struct node *n);
 
-/* 0, or ERR_FAILED with the node that breaks a rule: topological order, one maker, shapes as the shape rules give them. */
+/* 0, or ERR_FAILED with the node that breaks a rule: topological order, one maker, shapes as the shape rules give them, partial
+ * sums and split rows only where they are understood, gathers that start early waited for in their order and before a use. */
 int graph_verify(struct graph *g);
 
 /* ---- printing ---- */

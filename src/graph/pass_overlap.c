@@ -7,8 +7,6 @@
 
 #include "base/error.h"
 
-#include <stdlib.h>
-
 /* The first node of the layer before n's, the first ones of all for layer 0. */
 static struct node *earlier_start(struct node *n)
 {
