@@ -108,11 +108,19 @@ int shape_route(struct graph *g, struct node *n)
     return 0;
 }
 
+/* Experts of rows: numbers, in columns. */
+static bool are_ids(const struct tensor *t)
+{
+    return t->type == DTYPE_I32 && t->n_dims == 2;
+}
+
 /* Which row of x each of the experts' rows is; where each row of x went; where each expert's rows begin. */
 int shape_sort(struct graph *g, struct node *n)
 {
     const struct tensor *ids = n->in[0];
     (void)g;
+    if (!are_ids(ids))
+        return wrong("experts of rows", ids, ids);
     n->out[0]->n_dims = n->out[2]->n_dims = 1;
     n->out[0]->dim[0] = ids->dim[0];
     n->out[0]->dim[0].mul *= tensor_columns(ids);
@@ -127,27 +135,37 @@ int shape_expert_matmul(struct graph *g, struct node *n)
 {
     (void)g;
     for (uint32_t i = 0; i < n->n_out; i++) {
-        const struct tensor *x = n->in[0], *w = n->in[2 + i];
-        if (tensor_columns(x) != w->dim[2].add)
+        const struct tensor *x = n->in[0], *begin = n->in[1], *w = n->in[2 + i];
+        if (w->n_dims != 3 || tensor_columns(x) != w->dim[2].add)
             return wrong("input columns", w, x);
+        if (begin->type != DTYPE_I32 || begin->n_dims != 1 || begin->dim[0].add != w->dim[0].add + 1)
+            return wrong("experts", w, begin);
         set_rows(n->out[i], x, w->dim[1]);
         n->out[i]->name = w->name;
     }
     return 0;
 }
 
+/* y, where each choice went, ids and weights. */
 int shape_expert_sum(struct graph *g, struct node *n)
 {
+    const struct tensor *y = n->in[0], *row_to = n->in[1];
     (void)g;
+    if (!are_ids(row_to) || !are_ids(n->in[2]) || !dims_equal(row_to, n->in[2]) || !dims_equal(row_to, n->in[3]))
+        return wrong("choices", row_to, n->in[3]);
+    if (y->n_dims != 2 || y->dim[0].symbol != row_to->dim[0].symbol || y->dim[0].mul != row_to->dim[0].mul * tensor_columns(row_to))
+        return wrong("rows of experts", y, row_to);
     set_rows(n->out[0], n->in[1], n->in[0]->dim[1]);
     return 0;
 }
 
-/* The rows that came (without other ranks: all of this one's), their experts and weights, and a book of what went where: the number of rows for each rank, of rows from
- * each, then the rows for each. */
+/* The rows that came (without other ranks: all of this one's), their experts and weights, and a book of what went where: the
+ * number of rows for each rank, of rows from each, then the rows for each. */
 int shape_dispatch(struct graph *g, struct node *n)
 {
     (void)g;
+    if (!are_ids(n->in[1]) || !dims_equal(n->in[1], n->in[2]))
+        return wrong("choices", n->in[1], n->in[2]);
     for (uint32_t i = 0; i < 3; i++) {
         set_rows(n->out[i], n->in[i], n->in[i]->dim[1]);
         if (n->attr.n_ranks)
