@@ -52,7 +52,7 @@ static int run(struct options *o, int argc, char **argv)
 
 const struct command command_graph = {
     "graph", "MODEL [FLAGS]", "prints the graph of a rank, after a pass",
-    "Passes run in the order build, simplify, shard, fuse, place.  %N is a value; what is split or partial along an axis\n"
+    "Passes run in the order build, simplify, shard, fuse, overlap, place.  %N is a value; what is split or partial along an axis\n"
     "of the layout says so.\n\n"
     "  stoa graph model.gguf --after build\n"
     "  stoa graph model.gguf --layout tp=2 --rank 1 --after shard\n"

@@ -163,19 +163,34 @@ static struct tensor *reduced(struct shard *s, const struct tensor *t, bool spli
     return s->local[t->id] = mine;
 }
 
+/* True, or false and error_text(): a rank has only some of the columns. */
+static bool has_whole_rows(const struct tensor *mine, const char *name)
+{
+    for (int a = 0; a < N_AXES; a++)
+        if (mine->placement[a].kind == PLACE_SPLIT && mine->placement[a].dim) {
+            error_set(ERR_USAGE, "%s is split along %s and is needed whole: no rule gathers it", name, axis_name[a]);
+            return false;
+        }
+    return true;
+}
+
 struct tensor *shard_whole(struct shard *s, const struct tensor *t)
 {
     if (s->whole[t->id])
         return s->whole[t->id];
     struct tensor *mine = reduced(s, t, false);
-    for (int a = 0; mine && a < N_AXES; a++)
-        if (mine->placement[a].kind == PLACE_SPLIT && mine->placement[a].dim) {
-            error_set(ERR_USAGE, "%s is split along %s and is needed whole: no rule gathers it", t->name, axis_name[a]);
-            return NULL;
-        }
-    if (mine && tensor_rows_are_split(mine))
+    if (!mine || !has_whole_rows(mine, t->name))
+        return NULL;
+    if (tensor_rows_are_split(mine))
         mine = collective(s, OP_all_gather, mine, &(struct node_attr){ .axis = AXIS_TP });
     return s->whole[t->id] = mine;
+}
+
+/* A group along dp has rows of its own. */
+static void split_tokens(const struct shard *s, struct tensor *t)
+{
+    if (s->mesh->size[AXIS_DP] > 1)
+        t->placement[AXIS_DP] = (struct placement){ .kind = PLACE_SPLIT, .dim = 0 };
 }
 
 int shard_map(struct shard *s, const struct node *n, uint32_t i, struct tensor *t)
@@ -221,8 +236,8 @@ int shard_input(struct shard *s, const struct node *n)
 {
     const struct tensor *t = n->out[0];
     struct tensor *mine = graph_input(s->to, t->name, t->type, t->dim[0]);
-    if (mine && s->mesh->size[AXIS_DP] > 1)
-        mine->placement[AXIS_DP] = (struct placement){ .kind = PLACE_SPLIT, .dim = 0 };
+    if (mine)
+        split_tokens(s, mine);
     return shard_map(s, n, 0, mine);
 }
 
@@ -350,6 +365,7 @@ static int receive_inputs(struct shard *s, const struct node *n)
         made->out[0]->type = t->type;
         made->out[0]->n_dims = t->n_dims;
         memcpy(made->out[0]->dim, t->dim, sizeof t->dim);
+        split_tokens(s, made->out[0]);
         if (attr.split_rows)
             made->out[0]->placement[AXIS_TP] = (struct placement){ .kind = PLACE_SPLIT, .dim = 0 };
         if (!(made->out[0]->name = arena_string(&s->to->arena, t->name)))
@@ -373,7 +389,7 @@ static int send_output(struct shard *s, const struct tensor *t)
             continue;
         struct node_attr attr = { .peer = stage, .channel = channel_of(s, t), .split_rows = splits_rows(s, t) };
         struct tensor *mine = attr.split_rows ? reduced(s, t, true) : shard_whole(s, t);
-        if (!mine || !graph_node(s->to, OP_send, &mine, 1, 1, &attr))
+        if (!mine || !has_whole_rows(mine, t->name) || !graph_node(s->to, OP_send, &mine, 1, 1, &attr))
             return ERR_FAILED;
     }
     return 0;
