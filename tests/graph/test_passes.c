@@ -99,6 +99,83 @@ static void test_fuse(void)
     graph_close(g);
 }
 
+static void split_rows(struct tensor *t)
+{
+    t->placement[AXIS_TP] = (struct placement){ .kind = PLACE_SPLIT, .dim = 0 };
+}
+
+/* The steps of every chain, by operator; 0 ends it. */
+static void check_chains(const struct graph *g, const enum op *want, uint32_t n_chains)
+{
+    const struct node *chain = NULL;
+    check_int(count(g, OP_row_chain), n_chains);
+    while (n_chains-- && (chain = find(g, OP_row_chain, chain)) != NULL) {
+        uint32_t i = 0;
+        for (; *want; want++, i++)
+            if (check(i < chain->n_steps))
+                check_text(op_info[chain->step[i]->op].name, op_info[*want].name);
+        check_int(chain->n_steps, i);
+        want++;
+    }
+}
+
+/* Its threads have other rows of a chain's first step in other moments than their own. */
+static void test_fuse_other_rows(void)
+{
+    struct graph *g = open_graph();
+    check_begin("fuse: who reads other rows is not joined with their maker");
+    struct tensor *x = input_rows(g), *order = graph_input(g, "order", DTYPE_I32, DIM_T);
+    g->layer = 0;
+    struct tensor *sum = norm(g, graph_add(g, x, x), "v");
+    graph_output(norm(g, graph_rows(g, sum, order), "w"), "out");
+    check_int(pass_fuse(g), 0);
+    check_chains(g, (enum op[]){ OP_add, OP_rms_norm, 0, OP_rows, OP_rms_norm, 0 }, 2);
+    check(find(g, OP_row_chain, NULL)->out[0] == sum);          /* so all of its rows are in memory */
+    graph_close(g);
+
+    g = open_graph();
+    check_begin("fuse: but with whoever else is beside it");
+    x = input_rows(g);
+    order = graph_input(g, "order", DTYPE_I32, DIM_T);
+    g->layer = 0;
+    sum = graph_add(g, x, x);
+    graph_output(graph_add(g, sum, graph_rows(g, x, order)), "out");
+    check_int(pass_fuse(g), 0);
+    check_chains(g, (enum op[]){ OP_add, OP_rows, OP_add, 0 }, 1);
+    graph_close(g);
+
+    /* with one expert for a token there are as many rows of experts as of tokens */
+    g = open_graph();
+    check_begin("fuse: a sum over experts is not joined with the maker of their rows");
+    x = input_rows(g);
+    g->layer = 0;
+    struct tensor *logits = graph_matmul(g, x, graph_weight(g, "router", DTYPE_F32, WEIGHT_MATMUL, DIM(4), DIM(DIM_X)));
+    struct node *route = graph_node(g, OP_route, &logits, 1, 2, &(struct node_attr){ .n_used = 1 });
+    struct node *sort = graph_node(g, OP_sort_by_expert, route->out, 1, 3, &(struct node_attr){ .experts = { 0, 4 } });
+    struct tensor *y = norm(g, graph_rows(g, x, sort->out[0]), "w");
+    struct node *added = graph_node(g, OP_expert_sum, (struct tensor *[]){ y, sort->out[1], route->out[0], route->out[1] }, 4, 1, NULL);
+    graph_output(graph_add(g, x, added->out[0]), "out");
+    check_int(pass_fuse(g), 0);
+    check_chains(g, (enum op[]){ OP_rows, OP_rms_norm, 0, OP_expert_sum, OP_add, 0 }, 2);
+    graph_close(g);
+}
+
+static void test_fuse_split_rows(void)
+{
+    struct graph *g = open_graph();
+    check_begin("fuse: rows that are split are not joined with rows that are not");
+    struct tensor *x = input_rows(g), *a = graph_add(g, x, x), *b = norm(g, a, "b"), *c = norm(g, a, "c"), *d = norm(g, c, "d");
+    split_rows(c);
+    split_rows(d);
+    graph_output(b, "b");
+    graph_output(d, "d");
+    check_int(pass_fuse(g), 0);
+    check_chains(g, (enum op[]){ OP_embed, OP_add, OP_rms_norm, 0, OP_rms_norm, OP_rms_norm, 0 }, 2);
+    const struct node *chain = find(g, OP_row_chain, NULL);
+    check(chain && is_output_of(g, "b") && chain->n_out == 2);
+    graph_close(g);
+}
+
 /* ---- place ---- */
 static void test_place(void)
 {
@@ -186,6 +263,42 @@ static void test_verify(void)
     graph_close(g);
 }
 
+static void test_verify_split_rows(void)
+{
+    struct graph *g = open_graph();
+    struct tensor *x = input_rows(g), *order = graph_input(g, "order", DTYPE_I32, DIM_T), *a = graph_add(g, x, x);
+    g->layer = 0;
+    struct { const char *what; struct node *reader; bool good; } rows[] = {
+        { "all of a matmul", matmul(g, a, "m")->maker, false },
+        { "others of the rows that are picked", graph_rows(g, a, order)->maker, false },
+        { "those that an unsplit result wants", norm(g, a, "w")->maker, false },
+        { "none, where the result is split as well", norm(g, a, "v")->maker, true },
+    };
+    split_rows(rows[1].reader->out[0]);
+    split_rows(rows[3].reader->out[0]);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        check_begin("verify: of rows that are split a rank lacks %s", rows[i].what);
+        for (size_t k = 0; k < COUNT_OF(rows); k++)
+            rows[k].reader->in[0] = k == i ? a : x;
+        check_int(graph_verify(g), 0);
+        split_rows(a);
+        check_int(graph_verify(g), rows[i].good ? 0 : ERR_FAILED);
+        a->placement[AXIS_TP] = (struct placement){ 0 };
+    }
+    graph_close(g);
+
+    g = open_graph();
+    check_begin("verify: also inside chains");
+    x = input_rows(g);
+    a = graph_add(g, x, x);
+    graph_output(norm(g, a, "w"), "out");
+    check_int(pass_fuse(g), 0);
+    check_int(count(g, OP_add), 0);
+    split_rows(a);
+    check_int(graph_verify(g), ERR_FAILED);
+    graph_close(g);
+}
+
 /* ---- random graphs ---- */
 static struct graph *random_graph(uint64_t seed)
 {
@@ -262,8 +375,11 @@ int main(void)
 {
     test_simplify();
     test_fuse();
+    test_fuse_other_rows();
+    test_fuse_split_rows();
     test_place();
     test_verify();
+    test_verify_split_rows();
     test_random_graphs();
     return check_done();
 }
