@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""What `stoa inspect` predicts is what ranks take, to the byte: every family, over every axis and with gathered weights."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import stoa_test as t
+
+DENSE = ("tiny-mixed", "tiny-3heads", "tiny-qwen2", "tiny-qwen3", "tiny-gemma3", "tiny-gemma3-caps")
+MIXTURES = ("tiny-qwen3moe", "tiny-mixtral", "tiny-legacy-mixtral")
+LAYOUTS = ("tp=3", "pp=3", "pp=2,tp=2", "dp=2,sp=1", "dp=2 --weights gathered", "dp=2,tp=2 --weights gathered")
+EXPERT_LAYOUTS = ("ep=2", "pp=2,ep=2", "dp=2,ep=2", "dp=4,ep=2", "dp=2,ep=2 --weights gathered", "dp=2,ep=1 --weights gathered")
+
+
+def predicted(model, layout):
+    return [r["weight_bytes"] for r in t.stoa_json("inspect", t.tiny(model), "--layout", *layout.split())["ranks"]]
+
+
+def taken(model, layout):
+    ranks = t.stoa_json("bench", t.tiny(model), "--prompt", 4, "--generate", 0, "--repeat", 1, "--context", 64, "--threads", 1,
+                        "--layout", *layout.split())["ranks"]
+    return [r["weight_bytes"] for r in ranks]
+
+
+def same_bytes(job):
+    model, layout = job
+    got, want = taken(model, layout), predicted(model, layout)
+    t.equal(f"{model}, {layout}: bytes of weights", got, want)
+    (whole,) = predicted(model, "tp=1")
+    n_groups = int(layout.split("dp=")[1][0]) if "dp=" in layout else 1
+    if "gathered" not in layout and "ep" not in layout:
+        t.check(f"{model}, {layout}: each group holds the whole", sum(got) >= n_groups * whole, f"{got} of {whole}")
+    else:
+        t.check(f"{model}, {layout}: a rank holds less than its group would", max(got) < 0.8 * whole and sum(got) >= whole, f"{got} of {whole}")
+
+
+def test_dense():
+    if t.have_tiny("memory of dense models"):
+        t.each(same_bytes, [(model, layout) for model in DENSE for layout in LAYOUTS])
+
+
+def test_mixtures():
+    if t.have_tiny("memory of mixtures"):
+        t.each(same_bytes, [(model, layout) for model in MIXTURES for layout in LAYOUTS + EXPERT_LAYOUTS])
+
+
+if __name__ == "__main__":
+    t.run(globals())
