@@ -41,6 +41,7 @@ static const struct flag flags[] = {
     { "--repeat", FLAG_INTEGER, AT(repeat), OPTIONS_BENCH, 1, 1000, "N", "runs of each test (5)" },
     { "--rank", FLAG_INTEGER, AT(rank), OPTIONS_GRAPH, 0, MESH_MAX_RANKS - 1, "R", "whose graph (0)" },
     { "--after", FLAG_TEXT, AT(after), OPTIONS_GRAPH, 0, 0, "PASS", "as it is after build, simplify, shard, fuse, overlap or place (place)" },
+    { "--layer", FLAG_INTEGER, AT(layer), OPTIONS_GRAPH, 0, 1 << 20, "N", "only what stands in layer N, and what it takes from elsewhere (all)" },
     { "--format", FLAG_TEXT, AT(format), OPTIONS_GRAPH, 0, 0, "F", "text, dot or svg; svg needs Graphviz (text)" },
     { "--layout", FLAG_TEXT, AT(layout), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "L", "how many ranks along which axis, as in pp=2,tp=2 (tp=1)" },
     { "--shares", FLAG_TEXT, AT(shares), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "relative parts of the ranks along tp (equal)" },
@@ -164,7 +165,7 @@ int options_parse(struct options *o, const struct command *command, int argc, ch
     int n_words = 0;
     const char **words = calloc((size_t)argc + 1, sizeof *words);
     *o = (struct options){ .n_new = 512, .top_p = 1, .top = 10, .batch = 1, .prompt_tokens = 512, .generate = 128, .repeat = 5, .batches = "1",
-                           .activations = "int8", .after = "place", .format = "text", .words = words };
+                           .activations = "int8", .after = "place", .format = "text", .layer = LAYER_ANY, .words = words };
     if (!words)
         return error_set(ERR_NO_MEMORY, "out of memory for the command line");
     bool only_words = false;        /* after "--" */

@@ -36,7 +36,7 @@ struct options {
     bool all, norms;
     long prompt_tokens, generate, repeat;
     const char *batches;
-    long rank;
+    long rank, layer;           /* layer: LAYER_ANY for all */
     const char *after, *format;
 
     /* made from the words above */

@@ -266,8 +266,10 @@ uint32_t node_first_weight(const struct node *n);
 int graph_verify(struct graph *g);
 
 /* ---- printing ---- */
-void graph_print_text(const struct graph *g, FILE *to);
-void graph_print_dot(const struct graph *g, FILE *to);
+/* Only the nodes that stand in one layer, after what they take from others; or with LAYER_ANY all. */
+void graph_print_text(const struct graph *g, int layer, FILE *to);
+void graph_print_dot(const struct graph *g, int layer, FILE *to);
+bool graph_has_layer(const struct graph *g, int layer);
 
 /* ---- passes, in order ---- */
 /* Dead nodes, common subexpressions, reductions over one rank.  Keeps every output bit for bit. */

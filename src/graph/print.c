@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void print_dims(const struct tensor *t, FILE *to)
@@ -34,10 +35,10 @@ static void print_placement(const struct tensor *t, FILE *to)
             fprintf(to, " partial(%s, %s)", axis_name[a], label_name[t->placement[a].label]);
 }
 
-static void print_weight(const struct tensor *t, FILE *to)
+/* Which part of the tensor in the file a weight is. */
+static void print_slice(const struct tensor *t, FILE *to)
 {
     const struct weight *w = t->weight;
-    fputs(w->name, to);
     if (w->rows.end - w->rows.begin != w->n_rows)
         fprintf(to, "[%u:%u]", w->rows.begin, w->rows.end);
     if (w->columns.end - w->columns.begin != w->n_columns)
@@ -46,7 +47,13 @@ static void print_weight(const struct tensor *t, FILE *to)
         fprintf(to, "[experts %u:%u]", w->experts.begin, w->experts.end);
     if (t->placement[AXIS_DP].kind == PLACE_SPLIT)
         fprintf(to, "[panels %u:%u]", w->stored.begin, w->stored.end);
-    fprintf(to, ":%s", dtype_info[w->type].name);
+}
+
+static void print_weight(const struct tensor *t, FILE *to)
+{
+    fputs(t->weight->name, to);
+    print_slice(t, to);
+    fprintf(to, ":%s", dtype_info[t->weight->type].name);
 }
 
 static void print_operand(const struct tensor *t, FILE *to)
@@ -146,10 +153,58 @@ static void print_node(const struct node *n, FILE *to)
     fputc('\n', to);
 }
 
-void graph_print_text(const struct graph *g, FILE *to)
+static bool is_early(const struct node *n)
+{
+    return n->op == OP_gather_weight && n->attr.early;
+}
+
+/* Whether n stands among the nodes of a layer.  A gathering that starts early does so among those of the layer before its own. */
+static bool stands_in(const struct node *n, int layer)
+{
+    while (is_early(n) && n->next)
+        n = n->next;
+    return layer == LAYER_ANY || n->layer == layer;
+}
+
+/* Calls `visit` for what the nodes of a layer take from others: once each, in the order of first use. */
+static void each_taken(const struct graph *g, int layer, void (*visit)(const struct tensor *t, int layer, FILE *to), FILE *to)
+{
+    bool *seen = layer == LAYER_ANY ? NULL : calloc(g->n_tensors + 1, sizeof *seen);
+    for (const struct node *n = g->first; n && seen; n = n->next)
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            const struct tensor *t = n->in[i];
+            if (!stands_in(n, layer) || !t->maker || stands_in(t->maker, layer) || seen[t->id])
+                continue;
+            seen[t->id] = true;
+            visit(t, layer, to);
+        }
+    free(seen);
+}
+
+static void print_taken(const struct tensor *t, int layer, FILE *to)
+{
+    (void)layer;
+    fprintf(to, "  %%%u %s%s", t->id, t->name, *t->name ? " " : "");
+    print_dims(t, to);
+    print_placement(t, to);
+    fprintf(to, " is made before by %s\n", op_info[t->maker->op].name);
+}
+
+bool graph_has_layer(const struct graph *g, int layer)
+{
+    for (const struct node *n = g->first; n; n = n->next)
+        if (n->layer == layer)
+            return true;
+    return false;
+}
+
+void graph_print_text(const struct graph *g, int only, FILE *to)
 {
     int layer = LAYER_ANY;
+    each_taken(g, only, print_taken, to);
     for (const struct node *n = g->first; n; n = n->next) {
+        if (!stands_in(n, only))
+            continue;
         if (n->layer != layer)
             fprintf(to, "layer %d:\n", n->layer);
         layer = n->layer;
@@ -163,32 +218,116 @@ void graph_print_text(const struct graph *g, FILE *to)
     fputc('\n', to);
 }
 
-void graph_print_dot(const struct graph *g, FILE *to)
+/* ---- the drawing: what is on a label is short, the text has the rest ---- */
+static void draw_name(const char *name, int layer, FILE *to)
+{
+    char prefix[32];
+    size_t n = (size_t)snprintf(prefix, sizeof prefix, "blk.%d.", layer);
+    if (!strncmp(name, prefix, n))
+        name += n;
+    n = strlen(name);
+    fprintf(to, "%.*s", (int)(n > 7 && !strcmp(name + n - 7, ".weight") ? n - 7 : n), name);
+}
+
+static void draw_weight(const struct tensor *t, int layer, FILE *to)
+{
+    const struct weight *w = t->weight;
+    fputs("\\n", to);
+    draw_name(w->name, layer, to);
+    print_slice(t, to);
+    fprintf(to, " %s", dtype_info[w->type].name);
+}
+
+/* Of a chain, the step that makes t. */
+static const struct node *maker_of(const struct tensor *t)
+{
+    const struct node *n = t->maker;
+    for (uint32_t i = 0; i < n->n_steps; i++)
+        for (uint32_t j = 0; j < n->step[i]->n_out; j++)
+            if (n->step[i]->out[j] == t)
+                return n->step[i];
+    return n;
+}
+
+static void draw_taken(const struct tensor *t, int layer, FILE *to)
+{
+    fprintf(to, "  n%u [shape=ellipse, style=solid, label=\"", t->id);
+    if (t->maker->op == OP_gather_weight)
+        draw_name(t->name, layer, to);
+    else
+        fputs(op_info[maker_of(t)->op].name, to);
+    fputs("\"];\n", to);
+}
+
+static void draw_node(const struct node *n, int layer, FILE *to)
 {
     static const char *const color[] = {
         [KIND_INPUT] = "white", [KIND_ROWS] = "lightyellow", [KIND_REGION] = "lightblue", [KIND_COMM] = "salmon",
     };
-    fputs("digraph stoa {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"monospace\"];\n", to);
-    for (const struct node *n = g->first; n; n = n->next) {
-        fprintf(to, "  n%u [fillcolor=%s, label=\"%s", n->out[0]->id, color[op_info[n->op].kind], op_info[n->op].name);
-        for (uint32_t i = 0; i < n->n_steps; i++)
-            fprintf(to, "%s%s", i ? "; " : ": ", op_info[n->step[i]->op].name);
-        for (uint32_t i = 0; i < n->n_in; i++)
-            if (n->in[i]->weight) {
-                fputs("\\n", to);
-                print_weight(n->in[i], to);
-            }
+    const char *fill = n->n_steps ? color[KIND_ROWS] : color[op_info[n->op].kind];
+    fprintf(to, "  n%u [fillcolor=%s, label=\"", n->out[0]->id, fill);
+    if (!n->n_steps)
+        fputs(op_info[n->op].name, to);
+    for (uint32_t i = 0; i < n->n_steps; i++)
+        fprintf(to, "%s%s", i ? ", " : "", op_info[n->step[i]->op].name);
+    if (op_info[n->op].kind == KIND_COMM && n->op != OP_gather_wait)
         print_attr(n, to);
-        fputs("\"];\n", to);
-        for (uint32_t i = 0; i < n->n_in; i++) {
-            const struct tensor *t = n->in[i];
-            if (!t->maker)
-                continue;
-            fprintf(to, "  n%u -> n%u [label=\"", t->maker->out[0]->id, n->out[0]->id);
-            print_dims(t, to);
-            print_placement(t, to);
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (n->in[i]->weight)
+            draw_weight(n->in[i], layer, to);
+    fputs("\"];\n", to);
+}
+
+static void draw_label(const struct tensor *t, FILE *to)
+{
+    if (maker_of(t)->op == OP_kv_store) {
+        fputs("KV cache", to);
+        return;
+    }
+    print_dims(t, to);
+    for (int a = 0; a < N_AXES; a++) {
+        const struct placement *p = &t->placement[a];
+        if (p->kind != PLACE_REPLICATED)
+            fprintf(to, "\\n%s over %s", p->kind == PLACE_PARTIAL ? "partial" : p->dim ? "split" : "rows split", axis_name[a]);
+    }
+}
+
+/* Where a weight is waited for. */
+static uint32_t wait_id(const struct tensor *t)
+{
+    for (const struct node *n = t->maker; n; n = n->next)
+        if (n->op == OP_gather_wait && n->in[0] == t)
+            return n->out[0]->id;
+    return t->id;
+}
+
+/* A weight comes to its use through its wait.  Gatherings that start one after the other hang together, so that they stand beside
+ * the layer and not across it. */
+static void draw_edges(const struct node *n, int layer, FILE *to)
+{
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const struct tensor *t = n->in[i];
+        if (t->maker && is_early(t->maker) && n->op != OP_gather_wait) {
+            fprintf(to, "  n%u -> n%u;\n", wait_id(t), n->out[0]->id);
+        } else if (t->maker) {
+            fprintf(to, "  n%u -> n%u [label=\"", stands_in(t->maker, layer) ? t->maker->out[0]->id : t->id, n->out[0]->id);
+            draw_label(t, to);
             fputs("\"];\n", to);
         }
     }
+    if (is_early(n) && n->prev && is_early(n->prev) && stands_in(n->prev, layer))
+        fprintf(to, "  n%u -> n%u [style=dotted, arrowhead=none];\n", n->prev->out[0]->id, n->out[0]->id);
+}
+
+void graph_print_dot(const struct graph *g, int only, FILE *to)
+{
+    fputs("digraph stoa {\n  rankdir=TB;\n  node [shape=box, style=filled, fontname=\"monospace\", fontsize=11];\n"
+          "  edge [fontname=\"monospace\", fontsize=9];\n", to);
+    each_taken(g, only, draw_taken, to);
+    for (const struct node *n = g->first; n; n = n->next)
+        if (stands_in(n, only)) {
+            draw_node(n, only, to);
+            draw_edges(n, only, to);
+        }
     fputs("}\n", to);
 }
