@@ -18,14 +18,17 @@ static int predict(struct json_out *j, struct buffer *out, const struct options 
         if (err < 0)
             return err;
         if (!o->json) {
-            buffer_printf(out, "rank %-4u %12zu bytes of weights, %zu of KV cache a token, %zu of activations\n", rank, p.weight_bytes,
-                          p.kv_bytes_per_token, p.activation_bytes);
+            buffer_printf(out, "rank %-4u %12zu bytes of weights, %zu of KV cache a token, ", rank, p.weight_bytes, p.kv_bytes_per_token);
+            if (p.kv_window_bytes)
+                buffer_printf(out, "%zu of windows a sequence, ", p.kv_window_bytes);
+            buffer_printf(out, "%zu of activations\n", p.activation_bytes);
             continue;
         }
         json_object(j, NULL);
         json_integer(j, "rank", rank);
         json_integer(j, "weight_bytes", (int64_t)p.weight_bytes);
         json_integer(j, "kv_bytes_per_token", (int64_t)p.kv_bytes_per_token);
+        json_integer(j, "kv_window_bytes", (int64_t)p.kv_window_bytes);
         json_integer(j, "activation_bytes", (int64_t)p.activation_bytes);
         json_end_object(j);
     }

@@ -68,6 +68,9 @@ done:
     return err;
 }
 
+/* A context that no window and step reach. */
+#define LONG_CONTEXT (1u << 30)
+
 int predict_rank(struct rank_prediction *out, const struct model_file *file, const struct compile_options *options, uint32_t rank)
 {
     struct graph *g;
@@ -80,8 +83,10 @@ int predict_rank(struct rank_prediction *out, const struct model_file *file, con
     for (uint32_t i = 0; i < g->n_cache_groups; i++) {
         const struct cache_group *c = &g->cache_group[i];
         size_t bytes = kv_block_bytes(c->n_layers, c->n_kv_heads, c->head_dim, g->cache_type) / BLOCK_TOKENS;
-        out->kv_bytes_per_token += c->window ? 0 : bytes;
-        out->kv_window_bytes += c->window * bytes;
+        if (c->window)
+            out->kv_window_bytes += bytes * BLOCK_TOKENS * kv_sequence_blocks(c->window, LONG_CONTEXT, options->model.max_tokens);
+        else
+            out->kv_bytes_per_token += bytes;
     }
     graph_close(g);
     return 0;

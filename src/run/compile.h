@@ -27,7 +27,7 @@ int compile_rank(struct graph **out, const struct model_file *file, const struct
 struct rank_prediction {
     size_t weight_bytes, activation_bytes;
     size_t kv_bytes_per_token;  /* of layers that keep every position */
-    size_t kv_window_bytes;     /* of those that keep a window: of one sequence, once it is as long */
+    size_t kv_window_bytes;     /* of those that keep a window: of one sequence that is longer than it and a step */
 };
 int predict_rank(struct rank_prediction *out, const struct model_file *file, const struct compile_options *options, uint32_t rank);
 

@@ -31,7 +31,8 @@ def same_bytes(job):
     if "gathered" not in layout and "ep" not in layout:
         t.check(f"{model}, {layout}: each group holds the whole", sum(got) >= n_groups * whole, f"{got} of {whole}")
     else:
-        t.check(f"{model}, {layout}: a rank holds less than its group would", max(got) < 0.8 * whole and sum(got) >= whole, f"{got} of {whole}")
+        t.check(f"{model}, {layout}: a rank holds less than its group would", max(got) < 0.8 * whole and sum(got) >= whole,
+                f"{got} of {whole}")
 
 
 def test_dense():
@@ -42,6 +43,21 @@ def test_dense():
 def test_mixtures():
     if t.have_tiny("memory of mixtures"):
         t.each(same_bytes, [(model, layout) for model in MIXTURES for layout in LAYOUTS + EXPERT_LAYOUTS])
+
+
+def test_cache():
+    """tiny-gemma3: 8 layers, every sixth keeps all positions, the others a window of 24; one KV head of 16 in f16, on each rank that
+    reads it.  A step of 5 tokens needs 28 positions, which touch at most 3 blocks of 16."""
+    if not t.have_tiny("memory of windows"):
+        return
+    a_layer = 2 * 16 * 2
+    for layout, kept, windows in (("tp=1", [1], [7]), ("tp=2", [1, 1], [7, 7]), ("pp=2", [0, 1], [4, 3])):
+        ranks = t.stoa_json("inspect", t.tiny("tiny-gemma3"), "--layout", layout, "--chunk", 5)["ranks"]
+        t.equal(f"{layout}: cache of a token", [r["kv_bytes_per_token"] for r in ranks], [n * a_layer for n in kept])
+        t.equal(f"{layout}: windows of a sequence", [r["kv_window_bytes"] for r in ranks], [n * a_layer * 3 * 16 for n in windows])
+    text = t.stoa("inspect", t.tiny("tiny-gemma3"), "--chunk", 5).out
+    t.check("windows in the text", f" {7 * a_layer * 3 * 16} of windows a sequence," in text, text[-300:])
+    t.check("none of a model without", "window" not in t.stoa("inspect", t.tiny("tiny-mixed")).out)
 
 
 if __name__ == "__main__":
