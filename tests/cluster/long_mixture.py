@@ -22,7 +22,8 @@ GB = 10**9
 TIMEOUT_S = 600                 # a cold file on a crowded machine is read slowly
 IDS = "1,300,2020,35000,77,4150,12,9000,300,2020,31,8,1500,22222"
 # What a rank holds beside weights and activations: the program and MPI with what they share, tokenizer, KV blocks of a few
-# tokens, and the pages of the file that are being loaded.  24 to 64 MB were seen.
+# tokens, and the pages of the file that are being loaded.  Up to 55 MB were seen
+# beyond both, where few activations are predicted; peaks were 24 to 64 MB above the weights.
 OVERHEAD = 96 << 20
 LAYOUTS = ("ep=2", "ep=2,pp=2", "dp=2,ep=2")
 
@@ -73,7 +74,9 @@ def have_mixture():
 def answer(layout):
     """Hash of the logits, and the tokens that follow them."""
     more = {"timeout": TIMEOUT_S}
-    logits = t.stoa_json("logits", FILE, "--tokens", IDS, "--all", "--context", 256, "--layout", layout, **more)
+    # Others decode beside it, so that each group of dp has tokens to send.
+    batch = ("--batch", 3) if "dp" in layout else ()
+    logits = t.stoa_json("logits", FILE, "--tokens", IDS, "--all", "--context", 256, *batch, "--layout", layout, **more)
     run = t.stoa_json("run", FILE, "-p", "to be or not", "--raw", "-n", 24, "--ignore-eos", "--context", 256, "--layout", layout, **more)
     predicted = t.stoa_json("inspect", FILE, "--layout", layout)["ranks"]
     print(f"{layout}: loaded in {run['load_s']:.1f} s, {run['tokens_per_s']:.1f} tokens/s, MB of weights (and peak) of each rank:",
