@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const symbol_name[N_SYMBOLS] = { "1", "T", "R", "U" };
+const char *const symbol_name[N_SYMBOLS] = { "1", "T", "R", "U", "P" };
 
 struct graph *graph_open(void)
 {
@@ -263,6 +263,7 @@ struct tensor *graph_experts(struct graph *g, struct tensor *x, struct tensor *l
         error_set(ERR_BAD_FILE, "tensor %s is in blocks and %s is not, or the other way", gate->name, up->name);
         return NULL;
     }
+    g->symbol_max[SYMBOL_P] = MAX(g->symbol_max[SYMBOL_P], g->symbol_max[SYMBOL_T] * attr->n_used);
     struct node_attr experts = { .sum_label = gate->dim[0].label, .experts = { 0, (uint32_t)gate->dim[0].add } };
     struct node *route = graph_node(g, OP_route, &logits, 1, 2, attr);
     if (!route)

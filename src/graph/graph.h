@@ -7,7 +7,7 @@
  *   dim      mul * symbol + add, with a label when a layout may cut it, and then `width` columns for each element of the
  *            label: the 576 columns of 9 heads are { add = 576, label = heads, width = 64 }
  *   symbol   a size known only at run time; each has a maximum: T tokens of a step, R rows of it that are wanted, U tokens
- *            that came from other groups of dp to the experts of this rank
+ *            that came from other groups of dp to the experts of this rank, P pairs of a token and one of its experts here
  *   placement, for each axis of the mesh: replicated, split along a dim (the tensor's own dims are then this rank's
  *            part), or partial: n_parts of the sums that make up the whole, [n_parts] x the dims.  Rows that are split along
  *            tp (sequence parallelism) stay at their own places: a rank computes some of the rows of a tensor of full size, so a
@@ -28,7 +28,7 @@
 
 #include <stdio.h>
 
-enum symbol { SYMBOL_NONE, SYMBOL_T, SYMBOL_R, SYMBOL_U, N_SYMBOLS };
+enum symbol { SYMBOL_NONE, SYMBOL_T, SYMBOL_R, SYMBOL_U, SYMBOL_P, N_SYMBOLS };
 extern const char *const symbol_name[N_SYMBOLS];
 
 #define GRAPH_MAX_DIMS 6

@@ -122,8 +122,7 @@ int shape_sort(struct graph *g, struct node *n)
     if (!are_ids(ids))
         return wrong("experts of rows", ids, ids);
     n->out[0]->n_dims = n->out[2]->n_dims = 1;
-    n->out[0]->dim[0] = ids->dim[0];
-    n->out[0]->dim[0].mul *= tensor_columns(ids);
+    n->out[0]->dim[0] = (struct dim){ .mul = 1, .symbol = SYMBOL_P };
     copy_dims(n->out[1], ids);
     n->out[2]->dim[0] = DIM(n->attr.experts.end - n->attr.experts.begin + 1);
     for (uint32_t i = 0; i < 3; i++)
@@ -153,7 +152,7 @@ int shape_expert_sum(struct graph *g, struct node *n)
     (void)g;
     if (!are_ids(row_to) || !are_ids(n->in[2]) || !dims_equal(row_to, n->in[2]) || !dims_equal(row_to, n->in[3]))
         return wrong("choices", row_to, n->in[3]);
-    if (y->n_dims != 2 || y->dim[0].symbol != row_to->dim[0].symbol || y->dim[0].mul != row_to->dim[0].mul * tensor_columns(row_to))
+    if (y->n_dims != 2 || y->dim[0].symbol != SYMBOL_P)
         return wrong("rows of experts", y, row_to);
     set_rows(n->out[0], n->in[1], n->in[0]->dim[1]);
     return 0;

@@ -490,6 +490,7 @@ int pass_shard(struct graph **out, const struct graph *from, const struct mesh *
     }
     copy_settings(s.to, from);
     s.to->symbol_max[SYMBOL_U] = from->symbol_max[SYMBOL_T] * mesh_island(mesh);
+    s.to->symbol_max[SYMBOL_P] = from->symbol_max[SYMBOL_P] * mesh_island(mesh);
     if ((err = shard_nodes(&s)) < 0 || (err = pass_simplify(s.to)) < 0)
         goto done;
     *out = s.to;

@@ -21,7 +21,10 @@ static int find_family(const struct model_family **out, const struct model_file 
             *out = families[i];
             return 0;
         }
-    return error_set(ERR_BAD_FILE, "general.architecture: \"%s\" is not supported (this version runs: llama, qwen2, qwen3, qwen3moe, gemma3)", name);
+    char all[256] = "";
+    for (size_t i = 0, n = 0; i < COUNT_OF(families) && n < sizeof all; i++)
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", families[i]->architecture);
+    return error_set(ERR_BAD_FILE, "general.architecture: \"%s\" is not supported (this version runs: %s)", name, all);
 }
 
 static void key_name(char *key, size_t size, const struct model_file *file, const char *suffix)

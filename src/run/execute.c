@@ -146,10 +146,10 @@ static row_fn *const row_fns[N_OPS] = {
 
 struct range program_rows(const struct program *p, const struct instr *in)
 {
-    uint32_t n = in->rows.mul * p->count[in->rows.symbol], tp = p->options.mesh->size[AXIS_TP];
+    uint32_t n = p->count[in->rows.symbol], tp = p->options.mesh->size[AXIS_TP];
     if (in->rows.symbol == SYMBOL_U)
-        n = in->rows.mul * p->n_came;
-    if (in->rows.mul > 1)
+        n = p->n_came;
+    if (in->rows.symbol == SYMBOL_P)
         n = p->n_pairs;
     if (!in->rows.split || !p->splits_rows)
         return (struct range){ 0, n };
@@ -261,6 +261,14 @@ static bool joins_always(const struct instr *in)
 }
 
 /* ---- dispatch ---- */
+bool program_can_run(enum op op)
+{
+    static const bool is_region[N_OPS] = {
+        [OP_input] = true, [OP_matmul] = true, [OP_expert_matmul] = true, [OP_attention] = true, [OP_sort_by_expert] = true, [OP_row_chain] = true,
+    };
+    return is_region[op] || row_fns[op] || comm_fns[op];
+}
+
 uint32_t program_n_chunks(const struct program *p, const struct instr *in)
 {
     uint32_t n_rows = program_max_rows(p, in), n_experts;

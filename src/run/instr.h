@@ -22,11 +22,10 @@ static inline void *operand_row(const struct operand *o, uint32_t row, int threa
     return o->base + row * o->row_bytes + (size_t)thread * o->thread_bytes;
 }
 
-/* The rows of an instruction's work: mul for each of a symbol's; split: this rank's share of them along tp. */
+/* The rows of an instruction's work; split: this rank's share of them along tp. */
 struct instr_rows {
     uint8_t symbol;
     bool split;
-    uint32_t mul;
 };
 
 struct instr {
@@ -86,7 +85,7 @@ struct program {
 
     const struct step *step;                /* while one runs; read by a thread only while it holds a chunk */
     atomic_uint step_number;
-    uint32_t count[N_SYMBOLS];              /* rows of each symbol in this step; of U at most, until they have come */
+    uint32_t count[N_SYMBOLS];              /* rows of each symbol in this step; of U and P at most */
     bool splits_rows;                       /* sequence parallelism pays in this step */
     /* Of the mixture that runs: */
     uint32_t n_came;                        /* rows of U */
@@ -110,11 +109,13 @@ struct attention_item {
 /* Rows that exist at most in this step, and those of them that this rank works on now. */
 static inline uint32_t program_max_rows(const struct program *p, const struct instr *in)
 {
-    return in->rows.mul * p->count[in->rows.symbol];
+    return p->count[in->rows.symbol];
 }
 struct range program_rows(const struct program *p, const struct instr *in);
 
 /* execute.c */
+/* An operator without a function is a hole in execute.c, found when a program is compiled and not in a step. */
+bool program_can_run(enum op op);
 /* Into how many chunks the instruction's work falls in this step; 0 when there is none. */
 uint32_t program_n_chunks(const struct program *p, const struct instr *in);
 void program_run_chunk(struct program *p, struct instr *in, uint32_t chunk, int thread);

@@ -168,7 +168,7 @@ static struct instr_rows rows_of(const struct node *n)
     bool by_input = n->op == OP_kv_store || n->op == OP_send || n->op == OP_sort_by_expert;
     const struct tensor *t = by_input ? n->in[0] : n->out[0];
     bool split = n->op == OP_send || n->op == OP_receive ? n->attr.split_rows : tensor_rows_are_split(t);
-    return (struct instr_rows){ .symbol = t->dim[0].symbol, .mul = (uint32_t)t->dim[0].mul, .split = split };
+    return (struct instr_rows){ .symbol = t->dim[0].symbol, .split = split };
 }
 
 static int compile_node(struct program *p, struct instr *in, struct node *n)
@@ -203,6 +203,13 @@ static int compile_node(struct program *p, struct instr *in, struct node *n)
 static int check_kernels(const struct program *p, const struct node *n)
 {
     const struct kernels *k = p->options.kernels;
+    if (!program_can_run(n->op))
+        return error_set(ERR_FAILED, "%s has no function that executes it", op_info[n->op].name);
+    for (uint32_t i = 0; i < n->n_steps; i++) {
+        int err = check_kernels(p, n->step[i]);
+        if (err < 0)
+            return err;
+    }
     bool multiplies = n->op == OP_matmul || n->op == OP_expert_matmul;
     for (uint32_t i = node_first_weight(n); multiplies && i < n->n_in; i++)
         if (!(n->in[0]->type == DTYPE_ACT8 ? k->matmul_int8 : k->matmul_f32)[n->in[i]->type])
@@ -358,6 +365,10 @@ static void prepare(struct program *p, const struct step *step)
     p->count[SYMBOL_T] = step->n_tokens;
     p->count[SYMBOL_R] = step->n_rows;
     p->count[SYMBOL_U] = (uint32_t)MIN(step->n_all_tokens, p->graph->symbol_max[SYMBOL_U]);
+    if (p->graph->symbol_max[SYMBOL_P]) {       /* every token at each of its experts, of whoever may send some */
+        uint32_t n_used = (uint32_t)(p->graph->symbol_max[SYMBOL_P] / p->graph->symbol_max[SYMBOL_U]);
+        p->count[SYMBOL_P] = n_used * (mesh_island(p->options.mesh) > 1 ? p->count[SYMBOL_U] : p->count[SYMBOL_T]);
+    }
     p->splits_rows = p->options.mesh->sp == SP_ALWAYS || (p->options.mesh->sp == SP_AUTO && step->n_tokens >= SPLIT_TOKENS);
     p->n_items = 0;
     p->error = 0;

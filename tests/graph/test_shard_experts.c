@@ -44,8 +44,9 @@ static void test_built(void)
     n = find(g, OP_dispatch, NULL);
     check(n->attr.n_ranks == 0 && n->in[0]->type == DTYPE_ACT8 && n->out[0]->type == DTYPE_ACT8);
     n = find(g, OP_rows, NULL);
-    check_int(n->out[0]->dim[0].mul, USED);
-    check_int(n->out[0]->dim[0].symbol, SYMBOL_T);
+    check_int(n->out[0]->dim[0].mul, 1);
+    check_int(n->out[0]->dim[0].symbol, SYMBOL_P);
+    check_int((int64_t)g->symbol_max[SYMBOL_P], (int64_t)g->symbol_max[SYMBOL_T] * USED);
     check_int(graph_verify(g), 0);
     graph_close(g);
 }
@@ -273,7 +274,9 @@ static void test_islands(void)
             check_int(count(mine, OP_dispatch), island > 1);
             check_int(count(mine, OP_combine), island > 1);
             check_int(mine->symbol_max[SYMBOL_U], mine->symbol_max[SYMBOL_T] * island);
-            check_int(find(mine, OP_rows, NULL)->out[0]->dim[0].symbol, island > 1 ? SYMBOL_U : SYMBOL_T);
+            check_int(find(mine, OP_rows, NULL)->out[0]->dim[0].symbol, SYMBOL_P);
+            check_int(mine->symbol_max[SYMBOL_P], mine->symbol_max[SYMBOL_U] * USED);
+            check_int(find(mine, OP_expert_sum, NULL)->out[0]->dim[0].symbol, island > 1 ? SYMBOL_U : SYMBOL_T);
             if (island > 1 && check(dispatch && combine)) {
                 uint32_t own = mesh_coordinate(&mesh, rank, AXIS_EP) % island;
                 struct range held = find(mine, OP_sort_by_expert, NULL)->attr.experts;

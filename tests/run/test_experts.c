@@ -75,7 +75,7 @@ static void rank_init(struct rank *r, struct routed *routed, struct range expert
     r->program.count[SYMBOL_T] = came ? 1 : routed->n_rows;
     r->program.count[SYMBOL_U] = MAX_ROWS;
     r->program.n_came = came ? routed->n_rows : 0;
-    r->sort = (struct instr){ .op = OP_sort_by_expert, .attr = &r->attr, .rows = { came ? SYMBOL_U : SYMBOL_T, false, 1 } };
+    r->sort = (struct instr){ .op = OP_sort_by_expert, .attr = &r->attr, .rows = { came ? SYMBOL_U : SYMBOL_T, false } };
     r->sort.in[0] = operand(routed->ids, k, sizeof(int32_t));
     r->sort.out[0] = operand(r->row_from, 1, sizeof(int32_t));
     r->sort.out[1] = operand(r->row_to, k, sizeof(int32_t));

@@ -199,7 +199,7 @@ static void test_angles(void)
         struct step step = { .positions = positions };
         struct program p = { .options.mesh = &mesh, .step = &step, .count[SYMBOL_T] = N_ROWS };
         float frequency[N / 2], got[N_ROWS][N];
-        struct instr in = { .op = OP_rope_angles, .attr = &attr, .n_out = 1, .rows = { SYMBOL_T, false, 1 }, .frequency = frequency };
+        struct instr in = { .op = OP_rope_angles, .attr = &attr, .n_out = 1, .rows = { SYMBOL_T, false }, .frequency = frequency };
         check_begin("angles: cosines, then sines, times %g", (double)magnitudes[m]);
         mesh_parse(&mesh, NULL);
         in.out[0] = (struct operand){ .base = (char *)got, .row_bytes = sizeof got[0], .n_columns = N };
