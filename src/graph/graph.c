@@ -125,7 +125,6 @@ struct tensor *graph_weight(struct graph *g, const char *name, enum dtype type, 
         return NULL;
     *t->weight = (struct weight){ .name = t->name, .type = type, .use = use, .n_rows = rows.add, .n_columns = columns.add,
                                   .rows = { 0, (uint32_t)rows.add }, .columns = { 0, (uint32_t)columns.add } };
-    t->weight->n_experts = 1;
     t->weight->experts.end = 1;
     t->weight->stored.end = DIV_UP((uint32_t)rows.add, WEIGHT_PANEL);
     t->n_dims = 2;
@@ -140,7 +139,6 @@ struct tensor *graph_expert_weight(struct graph *g, const char *name, bool per_e
     struct tensor *t = graph_weight(g, name, type, WEIGHT_EXPERTS, rows, columns);
     if (!t)
         return NULL;
-    t->weight->n_experts = (uint32_t)experts.add;
     t->weight->experts.end = (uint32_t)experts.add;
     t->weight->per_expert = per_expert;
     t->weight->stored.end *= (uint32_t)experts.add;

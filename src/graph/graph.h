@@ -67,8 +67,7 @@ struct weight {
     enum weight_use use;
     uint64_t n_rows, n_columns;     /* of the whole tensor in the file, or of each expert in it */
     struct range rows, columns;     /* this rank's slice */
-    uint32_t n_experts;             /* 1 but for WEIGHT_EXPERTS */
-    struct range experts;           /* whose matrices this rank has */
+    struct range experts;           /* whose matrices this rank has; {0, 1} but for WEIGHT_EXPERTS */
     bool per_expert;                /* the file has a tensor for each expert; name is a format with one %u */
     struct range stored;            /* panels of the slice, counted through all its experts, that are in this rank's memory */
     uint32_t visit;                 /* graph_each_weight()'s own */

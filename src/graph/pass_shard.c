@@ -115,7 +115,6 @@ struct tensor *shard_weight(struct shard *s, const struct tensor *w)
         return NULL;
     t->weight->n_rows = from->n_rows;
     t->weight->n_columns = from->n_columns;
-    t->weight->n_experts = from->n_experts;
     t->weight->rows = rows;
     t->weight->columns = columns;
     t->weight->experts = held;

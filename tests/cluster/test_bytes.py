@@ -91,6 +91,13 @@ def pipeline(shape, tokens, pp, stage, tp=1, r=0, sp=0):
     return 4 * shape.embd * (share(tokens, tp, r) if split else tokens) if stage + 1 < pp else 0
 
 
+def split_stage(shape, tokens, pp, stage, tp, r):
+    """One layer a stage, rows split all the way: only the first layer's input is whole already, and the last norm's is gathered."""
+    own, parts = share(tokens, tp, r), shape.heads.parts_of(tp)[r] + shape.ffn.parts_of(tp)[r]
+    gathered = shape.row_bytes * (1 if stage == 0 else 2) + (4 * shape.embd if stage + 1 == pp else 0)
+    return 4 * shape.embd * (tokens - own) * parts + (tp - 1) * own * gathered
+
+
 def split_experts(shape, tokens, group):
     """dp=2,ep=2 where every token goes to every expert.  tokens: of each group in the step."""
     parts = shape.experts.parts_of(2)
@@ -156,6 +163,14 @@ def test_pipeline():
         a_layer = [tensor_parallel(PLAIN, tokens, 2, r, sp=1) // PLAIN.layers for r in range(2)]
         t.equal(f"pp=7,tp=2,sp=1: {tokens} tokens of a prompt", got,
                 [a_layer[r] + pipeline(PLAIN, tokens, 7, stage, 2, r, 1) for stage in range(7) for r in range(2)])
+
+
+def test_split_rows_between_stages():
+    if not t.have_tiny("bytes of split rows between stages"):
+        return
+    for tokens in (8, 100):
+        t.equal(f"pp=7,tp=2,sp=2: {tokens} tokens of a prompt", prefill(PLAIN, "pp=7,tp=2,sp=2", tokens),
+                [split_stage(PLAIN, tokens, 7, stage, 2, r) + pipeline(PLAIN, tokens, 7, stage, 2, r, 2) for stage in range(7) for r in range(2)])
 
 
 def test_split_experts():

@@ -24,6 +24,7 @@ F32 = ("--activations", "f32")
 class Golden:
     """A model with its golden records; `records` may be thinned out by tests that have little time."""
     logit, norm, margin = 1e-3, 1e-5, 2e-3
+    lost = 3e-7         # of a norm for each token, see check_hidden_norms()
     kl = 1e-8           # 32 logits near 20, rounded to 6 digits, give up to 5e-9
 
     def __init__(self, name, path, file):
@@ -41,7 +42,10 @@ class Tiny(Golden):
 
 
 def real_model(name):
-    return Golden(name, t.real(name), ("smollm2-135m" if name == "smollm2" else name) + ".json")
+    model = Golden(name, t.real(name), ("smollm2-135m" if name == "smollm2" else name) + ".json")
+    if name == "qwen2.5-coder-1.5b":
+        model.lost = 6e-7
+    return model
 
 
 def tiny_model(name):
@@ -65,7 +69,7 @@ def check_logits(model, *flags):
                           512 if "logits" in r else 200, *F32, *flags)
         t.equal(f"positions of {name}", [p["position"] for p in got["positions"]], list(range(len(r["ids"]))))
         check_last_position(model, name, got["positions"][-1], r)
-        check_hidden_norms(name, got["hidden_norms"], r)
+        check_hidden_norms(model, name, got["hidden_norms"], r)
 
 
 def check_last_position(model, name, last, r):
@@ -91,21 +95,21 @@ def divergence(want, got, want_lse, got_lse):
     return sum(a * math.log(a / b) - a + b for a, b in zip(p, q))
 
 
-def check_hidden_norms(name, got, record):
+def check_hidden_norms(model, name, got, record):
     """The reference adds squares in f32.  Its sum drifts by up to 4e-8 of the norm for each token, either way; where a few activations
-    of thousands stand in it, whose squares swallow small ones, it loses up to 3e-7 (6e-7 in the 1.5B model)."""
+    of thousands stand in it, whose squares swallow small ones, it loses up to model.lost."""
     want = record["hidden_norms"]
     if not t.equal(f"hidden norms of {name}, how many", len(got), len(want)):
         return
     for i, (a, b) in enumerate(zip(got, want)):
-        below, above = -Golden.norm - 4e-8 * len(record["ids"]), Golden.norm + 6e-7 * len(record["ids"])
+        below, above = -Golden.norm - 4e-8 * len(record["ids"]), Golden.norm + model.lost * len(record["ids"])
         t.check(f"hidden norm {i} of {name}", below <= a / b - 1 <= above, f"{a} and {b}: {a / b - 1:g} is not from {below:g} to {above:g}")
 
 
 def check_norms_over_ranks(model, layout):
     r = model.records[0]
     got = t.stoa_json("logits", model.path, "-p", r["text"], "--all", "--norms", *F32, "--layout", layout)["hidden_norms"]
-    check_hidden_norms(f"{model.record_name(r)} with {layout}", got, r)
+    check_hidden_norms(model, f"{model.record_name(r)} with {layout}", got, r)
 
 
 def check_mean_loss(model, longest):
