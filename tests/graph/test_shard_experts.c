@@ -113,7 +113,6 @@ static void check_held(struct graph *mine, struct range want)
             continue;
         check_int(w->experts.begin, want.begin);
         check_int(w->experts.end, want.end);
-        check_int(w->n_experts, EXPERTS);
         check_int(w->rows.end - w->rows.begin, w->n_rows);             /* whole experts */
         check_int(w->columns.end - w->columns.begin, w->n_columns);
         check_int(w->stored.end - w->stored.begin, (want.end - want.begin) * DIV_UP(w->n_rows, WEIGHT_PANEL));
