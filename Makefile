@@ -48,7 +48,7 @@ endif
 arch := $(shell $(CC) -dumpmachine | cut -d- -f1)
 sources := $(wildcard src/*/*.c)
 ifneq ($(arch),x86_64)
-sources := $(filter-out %_avx2.c %_avx512.c,$(sources))
+sources := $(filter-out %_avx2.c %_avx512.c %_amx.c,$(sources))
 endif
 ifndef mpi
 sources := $(filter-out src/comm/comm_mpi.c,$(sources))
@@ -72,8 +72,9 @@ $(B)/libstoa.so: $(filter-out $(cli_objects),$(objects))
 # vzeroupper, which gcc counts as expensive, everything after such a kernel is ten times slower.
 simd_sanitized := $(if $(SANITIZE),-Og -fexpensive-optimizations -fno-sanitize=null$(comma)alignment$(comma)pointer-overflow$(comma)object-size)
 $(B)/%_avx2.o: override CFLAGS += -mavx2 -mfma -mf16c $(simd_sanitized)
-$(B)/%_avx512.o: override CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mprefer-vector-width=512 \
-	$(simd_sanitized)
+avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mprefer-vector-width=512
+$(B)/%_avx512.o: override CFLAGS += $(avx512) $(simd_sanitized)
+$(B)/%_amx.o: override CFLAGS += $(avx512) -mamx-tile -mamx-int8 $(simd_sanitized)
 $(B)/src/comm/comm_mpi.o: override CFLAGS += $(mpi_cflags)
 $(B)/%.o: %.c
 	@mkdir -p $(dir $@)

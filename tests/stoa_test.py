@@ -165,4 +165,6 @@ def cpu_isas():
         isas.append("avx2")
         if {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"} <= flags:
             isas.append("avx512")
+            if {"amx_tile", "amx_int8"} <= flags:
+                isas.append("amx")
     return tuple(isas)

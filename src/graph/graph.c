@@ -348,6 +348,12 @@ uint64_t tensor_columns(const struct tensor *t)
     return n;
 }
 
+size_t tensor_row_bytes(const struct tensor *t)
+{
+    size_t bytes = dtype_bytes(t->type, tensor_columns(t));
+    return t->type == DTYPE_ACT8 && bytes % (16 * CACHE_LINE) == 0 ? bytes + CACHE_LINE : bytes;
+}
+
 uint32_t tensor_n_parts(const struct tensor *t)
 {
     for (int a = 0; a < N_AXES; a++)

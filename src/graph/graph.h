@@ -251,6 +251,9 @@ uint64_t dim_at(const struct dim *dim, uint64_t symbol_value);
 uint64_t dim_max(const struct graph *g, const struct dim *dim);
 /* Elements of one row: the product of all dims but the first. */
 uint64_t tensor_columns(const struct tensor *t);
+/* From one row in memory to the next.  A kernel reads the same columns of many rows of int8 activations: where these would
+ * fall on a few sets of the cache, rows are a line longer. */
+size_t tensor_row_bytes(const struct tensor *t);
 uint32_t tensor_n_parts(const struct tensor *t);
 /* A rank computes only its share of the rows: sequence parallelism. */
 static inline bool tensor_rows_are_split(const struct tensor *t)

@@ -23,7 +23,7 @@ static size_t tensor_bytes(const struct graph *g, const struct tensor *t, packed
         return ROUND_UP(n_matrices * matrix_bytes, CACHE_LINE);
     }
     uint64_t rows = dim_max(g, &t->dim[0]) * tensor_n_parts(t);
-    return ROUND_UP(dtype_bytes(t->type, tensor_columns(t)) * rows, CACHE_LINE);
+    return ROUND_UP(tensor_row_bytes(t) * rows, CACHE_LINE);
 }
 
 /* dies[id]: the last node that uses a tensor, 0 when none does. */

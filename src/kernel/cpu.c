@@ -8,7 +8,20 @@
 #if defined(__x86_64__)
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <xmmintrin.h>
+
+#define AMX_TILE_INT8 (1u << 24 | 1u << 25)     /* of EDX of CPUID's leaf 7 */
+#define ARCH_REQ_XCOMP_PERM 0x1023              /* arch_prctl: Linux saves registers of 8 KB for those who ask only */
+#define XFEATURE_XTILEDATA 18
+
+static bool may_use_amx(void)
+{
+    unsigned a, b, c, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_TILE_INT8) == AMX_TILE_INT8 &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
 
 /* The compiler's runtime looks at XCR0 too: a feature whose registers the system does not save counts as missing. */
 unsigned cpu_features(void)
@@ -20,6 +33,8 @@ unsigned cpu_features(void)
     if (features && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
         features |= CPU_AVX512;
+    if (features & CPU_AVX512 && may_use_amx())
+        features |= CPU_AMX;
     return features;
 }
 

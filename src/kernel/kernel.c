@@ -15,12 +15,13 @@
 #define CACHE_ENTRIES(kernel, isa) \
     { [DTYPE_F16] = kernel##_f16_##isa, [DTYPE_BF16] = kernel##_bf16_##isa, [DTYPE_F32] = kernel##_f32_##isa }
 
-/* The functions of one instruction set: their names end in it. */
-#define KERNELS(isa, features) \
-    static const struct kernels kernels_##isa = { \
-        .name = #isa, \
+/* The functions of one instruction set: their names end in it; but AMX has products of int8 only, beside another set. */
+#define KERNELS(isa, features) KERNELS_BESIDE(isa, isa, features)
+#define KERNELS_BESIDE(set, isa, features) \
+    static const struct kernels kernels_##set = { \
+        .name = #set, \
         .needs = features, \
-        .matmul_int8 = { MATMUL_INT8_TYPES(INT8_ENTRY, isa) }, \
+        .matmul_int8 = { MATMUL_INT8_TYPES(INT8_ENTRY, set) }, \
         .matmul_f32 = { MATMUL_F32_TYPES(F32_ENTRY, isa) }, \
         .quantize = quantize_##isa, \
         .rms_norm = rms_norm_##isa, \
@@ -39,6 +40,7 @@ KERNELS(c, 0)
 #ifdef __x86_64__
 KERNELS(avx2, CPU_AVX2)
 KERNELS(avx512, CPU_AVX2 | CPU_AVX512)
+KERNELS_BESIDE(amx, avx512, CPU_AVX2 | CPU_AVX512 | CPU_AMX)
 #endif
 
 const struct kernels *const kernels_all[] = {
@@ -46,6 +48,7 @@ const struct kernels *const kernels_all[] = {
 #ifdef __x86_64__
     &kernels_avx2,
     &kernels_avx512,
+    &kernels_amx,
 #endif
 };
 const size_t n_kernels = COUNT_OF(kernels_all);

@@ -154,7 +154,7 @@ typedef void attention_fn(const struct attention_args *args);
 
 /* ---- the table ---------------------------------------------------------------------------------------------------------- */
 struct kernels {
-    const char *name;                               /* "c", "avx2", "avx512" */
+    const char *name;                               /* "c", "avx2", "avx512", "amx" */
     unsigned needs;                                 /* enum cpu_feature bits */
     matmul_fn *matmul_int8[N_DTYPES];               /* by weight type; NULL where it takes f32 activations always */
     matmul_fn *matmul_f32[N_DTYPES];

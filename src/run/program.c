@@ -29,8 +29,7 @@ static struct operand weight_operand(const struct program *p, const struct tenso
 
 static struct operand value_operand(const struct program *p, const struct tensor *t)
 {
-    size_t row_bytes = dtype_bytes(t->type, tensor_columns(t));
-    return (struct operand){ .base = t->has_buffer ? p->activations + t->offset : NULL, .row_bytes = row_bytes, .type = t->type,
+    return (struct operand){ .base = t->has_buffer ? p->activations + t->offset : NULL, .row_bytes = tensor_row_bytes(t), .type = t->type,
                              .n_columns = (uint32_t)tensor_columns(t), .n_rows = t->dim[0].symbol ? 0 : (uint32_t)t->dim[0].add };
 }
 
@@ -156,11 +155,11 @@ static int compile_steps(struct program *p, struct instr *in, struct node *n)
     return err;
 }
 
-/* Small enough that the threads end a matmul together, large enough to stream weights. */
+/* Small enough that the threads end a matmul together, large enough to stream weights; even, for kernels that take two. */
 static uint32_t chunk_panels(const struct program *p, uint32_t n_panels)
 {
     uint32_t n_threads = (uint32_t)pool_n_threads(p->options.pool), n = n_panels / (8 * n_threads);
-    return n_threads == 1 ? MAX(n_panels, 1) : MIN(MAX(n, 1), 32);
+    return n_threads == 1 ? MAX(n_panels, 1) : MIN(ROUND_UP(MAX(n, 1), 2), 32);
 }
 
 static struct instr_rows rows_of(const struct node *n)
