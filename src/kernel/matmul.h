@@ -42,7 +42,7 @@ typedef void matmul_tile_fn(const struct tile *tile, uint32_t n_rows);
 void matmul_walk(const struct matmul_args *args, enum dtype type, uint32_t max_rows, uint32_t max_panels,
                  matmul_tile_fn *run);
 
-/* The matrix products of all types, from the file's TILE_ROWS, TILE_PANELS and tile_run(type, int8, tile, n_rows).  The
+/* The matrix products of all types, from the file's TILE_ROWS, PLAIN_ROWS (types not in blocks), TILE_PANELS and tile_run(type, int8, tile, n_rows).  The
  * constants type and int8 make each of them a kernel of its own. */
 #define DEFINE_MATMUL(mode, int8, type, TYPE, isa) \
     static void tile_##mode##_##type(const struct tile *tile, uint32_t n_rows) \
@@ -51,7 +51,7 @@ void matmul_walk(const struct matmul_args *args, enum dtype type, uint32_t max_r
     } \
     void matmul_##mode##_##type##_##isa(const struct matmul_args *args) \
     { \
-        matmul_walk(args, DTYPE_##TYPE, TILE_ROWS, TILE_PANELS, tile_##mode##_##type); \
+        matmul_walk(args, DTYPE_##TYPE, in_blocks(DTYPE_##TYPE) ? TILE_ROWS : PLAIN_ROWS, TILE_PANELS, tile_##mode##_##type); \
     }
 #define DEFINE_INT8(type, TYPE, isa) DEFINE_MATMUL(int8, true, type, TYPE, isa)
 #define DEFINE_F32(type, TYPE, isa) DEFINE_MATMUL(f32, false, type, TYPE, isa)

@@ -4,6 +4,7 @@
 
 #define UNROLL _Pragma("GCC unroll 8")
 #define TILE_ROWS 4
+#define PLAIN_ROWS 4
 #define TILE_PANELS 1
 #define PASS_STRIPS(plain, n) ((plain) || (n) == 1 ? 2 : 1)
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define TILE_ROWS 1
+#define PLAIN_ROWS 1
 #define TILE_PANELS 1
 
 static float load_f16(const uint8_t *from)

@@ -4,14 +4,14 @@
  * A pass takes n_strips strips and n rows of x; both are constants in every caller, and then acc[] is registers.
  *
  * The file that includes this has defined
- *   TILE_ROWS, TILE_PANELS     the most that a tile has
+ *   TILE_ROWS, TILE_PANELS     the most that a tile has; PLAIN_ROWS for types that are not in blocks
  *   PASS_STRIPS(plain, n)      strips in a pass of n rows, so that acc[] and w fit in registers; plain: f32, not in blocks
  *   SIGNED_DOTS(type)          whether dots() takes a type's offset off quants; else the sum starts at what it amounts to
  *   dots()                     dot products of quants; see there */
 #ifndef STOA_KERNEL_MATMUL_SIMD_H
 #define STOA_KERNEL_MATMUL_SIMD_H
 
-#define MAX_SUMS (2 * TILE_ROWS)        /* registers in acc[], [n_strips][n] */
+#define MAX_SUMS (2 * MAX(TILE_ROWS, PLAIN_ROWS))        /* registers in acc[], [n_strips][n] */
 
 /* Where a strip is: its panel, and its first row's number there. */
 struct strip {
@@ -290,31 +290,42 @@ INLINE void tile_rows(enum dtype type, enum mode mode, int n, const struct tile 
         pass(type, mode, 1, n, tile, s);
 }
 
+#define ROWS_CASE(n) case n: tile_rows(type, mode, n, tile); break;
+
 INLINE void tile_any_rows(enum dtype type, enum mode mode, const struct tile *tile, uint32_t n_rows)
 {
     switch (n_rows) {
-    case 1: tile_rows(type, mode, 1, tile); break;
-    case 2: tile_rows(type, mode, 2, tile); break;
-    case 3: tile_rows(type, mode, 3, tile); break;
-    case 4: tile_rows(type, mode, 4, tile); break;
+    ROWS_CASE(1) ROWS_CASE(2) ROWS_CASE(3) ROWS_CASE(4)
 #if TILE_ROWS > 4
-    case 5: tile_rows(type, mode, 5, tile); break;
-    case 6: tile_rows(type, mode, 6, tile); break;
-    case 7: tile_rows(type, mode, 7, tile); break;
-    case 8: tile_rows(type, mode, 8, tile); break;
+    ROWS_CASE(5) ROWS_CASE(6) ROWS_CASE(7) ROWS_CASE(8)
 #endif
     }
 }
 
-static __attribute__((noinline)) void tile_unpacked(enum dtype type, const struct tile *tile, uint32_t n_rows)
+INLINE void tile_plain_rows(enum dtype type, const struct tile *tile, uint32_t n_rows)
+{
+#if PLAIN_ROWS > 8
+    const enum mode mode = PLAIN;
+    switch (n_rows) {
+    ROWS_CASE(9) ROWS_CASE(10) ROWS_CASE(11) ROWS_CASE(12)
+    default: tile_any_rows(type, PLAIN, tile, n_rows);
+    }
+#else
+    tile_any_rows(type, PLAIN, tile, n_rows);
+#endif
+}
+
+static __attribute__((noinline, unused)) void tile_unpacked(enum dtype type, const struct tile *tile, uint32_t n_rows)
 {
     tile_any_rows(type, UNPACKED, tile, n_rows);
 }
 
 INLINE void tile_run(enum dtype type, bool int8, const struct tile *tile, uint32_t n_rows)
 {
-    if (int8 || !in_blocks(type))
-        tile_any_rows(type, int8 ? INT8 : PLAIN, tile, n_rows);
+    if (int8)
+        tile_any_rows(type, INT8, tile, n_rows);
+    else if (!in_blocks(type))
+        tile_plain_rows(type, tile, n_rows);
     else
         tile_unpacked(type, tile, n_rows);
 }
