@@ -43,6 +43,13 @@ override LDLIBS += $(shell pkg-config --libs ompi-c)
 else
 $(warning Open MPI (ompi-c) is missing: built without it, layouts of more than one rank are refused)
 endif
+hwloc := $(call have,hwloc)
+ifdef hwloc
+override CPPFLAGS += -DHAVE_HWLOC
+override LDLIBS += $(shell pkg-config --libs hwloc)
+else
+$(warning hwloc is missing: built without it, threads are not pinned and two hardware threads count as two cores)
+endif
 endif
 
 arch := $(shell $(CC) -dumpmachine | cut -d- -f1)

@@ -1,6 +1,7 @@
 #include "base/threads.h"
 
 #include "base/base.h"
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/work.h"
 
@@ -20,7 +21,8 @@ struct worker {
 
 struct pool {
     int n_threads, n_started;
-    bool spin;
+    bool spin, is_pinned;
+    cpu_set_t callers_cores;    /* before it was pinned */
     struct worker *worker;      /* [n_threads]; 0 is the caller and not used */
     pool_fn *fn;                /* these two change only while every worker rests */
     void *user;
@@ -72,6 +74,15 @@ int pool_open(struct pool **out, int n_threads, bool spin)
     return 0;
 }
 
+/* A system that refuses leaves them where they are: that costs time and no answer. */
+void pool_pin(struct pool *pool, const cpu_set_t *cores)
+{
+    pool->is_pinned = sched_getaffinity(0, sizeof pool->callers_cores, &pool->callers_cores) == 0 &&
+                      sched_setaffinity(0, sizeof *cores, cores) == 0;
+    for (int i = 1; pool->is_pinned && i <= pool->n_started; i++)
+        pthread_setaffinity_np(pool->worker[i].thread, sizeof *cores, cores);
+}
+
 void pool_close(struct pool *pool)
 {
     if (!pool)
@@ -80,6 +91,8 @@ void pool_close(struct pool *pool)
     pool_offer(pool);
     for (int i = 1; i <= pool->n_started; i++)
         pthread_join(pool->worker[i].thread, NULL);
+    if (pool->is_pinned)
+        sched_setaffinity(0, sizeof pool->callers_cores, &pool->callers_cores);
     free(pool->worker);
     free(pool);
 }
@@ -129,8 +142,7 @@ void pool_run(struct pool *pool, pool_fn *fn, void *user)
 
 int cpu_cores(void)
 {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return MAX(cores_allowed()->n, 1);
 }
 
 double seconds_now(void)

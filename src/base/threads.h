@@ -5,6 +5,7 @@
 #ifndef STOA_BASE_THREADS_H
 #define STOA_BASE_THREADS_H
 
+#include <sched.h>
 #include <stdbool.h>
 
 struct pool;
@@ -12,6 +13,8 @@ struct pool;
 /* n_threads >= 1.  spin: threads have cores of their own. */
 int pool_open(struct pool **out, int n_threads, bool spin);
 void pool_close(struct pool *pool);
+/* All threads, the caller among them, keep to these cores until the pool is closed. */
+void pool_pin(struct pool *pool, const cpu_set_t *cores);
 int pool_n_threads(const struct pool *pool);
 bool pool_spins(const struct pool *pool);
 
@@ -27,7 +30,7 @@ void pool_serve(struct pool *pool, pool_fn *fn, void *user);
 void pool_offer(struct pool *pool);
 void pool_rest(struct pool *pool);
 
-/* Cores that this process may use. */
+/* Cores that this process may use (base/cores.h). */
 int cpu_cores(void);
 double seconds_now(void);       /* a steady clock */
 

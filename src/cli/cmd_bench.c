@@ -206,7 +206,7 @@ static int body(struct session *s, void *user)
     struct bench *bench = user;
     struct buffer out = { 0 };
     size_t n_ranks = (size_t)engine_n_ranks(s->engine);
-    int n_threads = s->options->threads ? (int)s->options->threads : MAX(cpu_cores() / (int)n_ranks, 1);
+    int n_threads = engine_n_threads(s->engine);
     int err = 0;
     bench->ranks = calloc(n_ranks, sizeof *bench->ranks);
     bench->sums = calloc(n_ranks, sizeof *bench->sums);

@@ -49,6 +49,7 @@ static const struct flag flags[] = {
     { "--stages", FLAG_TEXT, AT(stages), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "layers of each pipeline stage (equal)" },
     { "--hosts", FLAG_TEXT, AT(hosts), OPTIONS_COMPUTE, 0, 0, "FILE", "host file for the launcher" },
     { "--threads", FLAG_INTEGER, AT(threads), OPTIONS_COMPUTE, 1, 1024, "N", "compute threads of each rank (cores / ranks)" },
+    { "--pin", FLAG_TEXT, AT(pin), OPTIONS_COMPUTE, 0, 0, "W", "no: threads may run on any core; yes: on cores of one NUMA node, where they fit (yes)" },
     { "--activations", FLAG_TEXT, AT(activations), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "T", "int8, or f32 for the reference mode (int8)" },
     { "--kv", FLAG_TEXT, AT(kv), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "T", "type of the KV cache: f16, bf16 or f32 (f16; f32 with f32 activations)" },
     { "--chunk", FLAG_INTEGER, AT(chunk), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 1, 1 << 20, "N", "most prompt tokens of a sequence in one step (512; less in a pipeline)" },
@@ -137,7 +138,8 @@ static int one_of(const char *flag, const char *word, const char *const *words, 
 /* The words that stand for something else become it. */
 static int resolve(struct options *o)
 {
-    static const char *const activations[] = { "int8", "f32" }, *const caches[] = { "f32", "f16", "bf16" }, *const weights[] = { "resident", "gathered" };
+    static const char *const activations[] = { "int8", "f32" }, *const caches[] = { "f32", "f16", "bf16" }, *const weights[] = { "resident", "gathered" },
+                      *const pins[] = { "no", "yes" };
     int err, which;
     if ((err = mesh_parse(&o->mesh, o->layout)) < 0 || (err = mesh_parse_shares(&o->mesh, o->shares, o->stages)) < 0 ||
         (err = pass_parse_without(&o->without_mask, o->without)) < 0)
@@ -151,6 +153,9 @@ static int resolve(struct options *o)
     if ((which = one_of("--weights", o->weights ? o->weights : "resident", weights, COUNT_OF(weights))) < 0)
         return which;
     o->gathered = which == 1;
+    if ((which = one_of("--pin", o->pin, pins, COUNT_OF(pins))) < 0)
+        return which;
+    o->is_pinned = which == 1;
     if (o->gathered && o->mesh.size[AXIS_DP] == 1)
         return error_set(ERR_USAGE, "--weights gathered: weights are stored in parts over groups along dp: name some, as in --layout dp=2");
     if (o->groups & (o->groups - 1))
@@ -165,7 +170,7 @@ int options_parse(struct options *o, const struct command *command, int argc, ch
     int n_words = 0;
     const char **words = calloc((size_t)argc + 1, sizeof *words);
     *o = (struct options){ .n_new = 512, .top_p = 1, .top = 10, .batch = 1, .prompt_tokens = 512, .generate = 128, .repeat = 5, .batches = "1",
-                           .activations = "int8", .after = "place", .format = "text", .layer = LAYER_ANY, .words = words };
+                           .activations = "int8", .pin = "yes", .after = "place", .format = "text", .layer = LAYER_ANY, .words = words };
     if (!words)
         return error_set(ERR_NO_MEMORY, "out of memory for the command line");
     bool only_words = false;        /* after "--" */

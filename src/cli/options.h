@@ -23,7 +23,7 @@ struct options {
     const char *const *rest;    /* those after the model, n_rest of them */
     int n_rest;
 
-    const char *layout, *shares, *stages, *hosts, *weights, *isa, *without, *activations, *kv;
+    const char *layout, *shares, *stages, *hosts, *weights, *isa, *without, *activations, *kv, *pin;
     long threads, chunk, context, groups;
     const char *prompt;
     long n_new;
@@ -42,7 +42,7 @@ struct options {
     /* made from the words above */
     struct mesh mesh;
     unsigned without_mask;
-    bool int8_activations, gathered;
+    bool int8_activations, gathered, is_pinned;
     enum dtype cache_type;
 };
 

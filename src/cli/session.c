@@ -31,7 +31,7 @@ int print_buffer(const struct buffer *text)
 static struct engine_options engine_options(const struct options *o, const struct session_needs *needs)
 {
     return (struct engine_options){
-        .mesh = o->mesh, .n_threads = o->threads ? (int)o->threads : MAX(cpu_cores() / (int)mesh_n_ranks(&o->mesh), 1),
+        .mesh = o->mesh, .n_threads = (int)o->threads, .is_pinned = o->is_pinned,
         .int8_activations = o->int8_activations, .cache_type = o->cache_type, .n_groups = (uint32_t)o->groups,
         .chunk = options_chunk(o), .context = needs->context ? needs->context : (uint32_t)o->context,
         .max_sequences = needs->max_sequences, .isa = o->isa, .without = o->without_mask, .full_logits = needs->full_logits,

@@ -139,6 +139,11 @@ void comm_counters_reset(struct comm *comm)
     comm->counters = (struct comm_counters){ 0 };
 }
 
+struct comm_sharing comm_sharing(const struct comm *world)
+{
+    return world->sharing;
+}
+
 void comm_set_threads(struct comm *world, int n_threads)
 {
     world->spins = world->n_host_ranks * n_threads <= world->n_host_cores;

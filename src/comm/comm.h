@@ -54,6 +54,12 @@ int comm_size(const struct comm *comm);
 /* Counters of this group since it was opened or since the last reset. */
 const struct comm_counters *comm_counters(const struct comm *comm);
 void comm_counters_reset(struct comm *comm);
+/* Of the ranks of this host that may use the cores that this one may use: how many they are, and which of them it is.  n = 0: some
+ * may use a part of these cores only, so there is no dividing them. */
+struct comm_sharing {
+    int index, n;
+};
+struct comm_sharing comm_sharing(const struct comm *world);
 /* How many threads each rank of this host runs (1 until it is told): waits spin only when ranks x threads of this host are
  * no more than the cores that they may use. */
 void comm_set_threads(struct comm *world, int n_threads);

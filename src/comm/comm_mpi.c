@@ -150,19 +150,44 @@ void comm_mpi_abort(int exit_code)
         MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
+static struct comm_sharing sharing_of(const cpu_set_t *cores, int n_ranks, int rank)
+{
+    struct comm_sharing sharing = { 0 };
+    for (int r = 0; r < n_ranks; r++) {
+        cpu_set_t common;
+        CPU_AND(&common, &cores[r], &cores[rank]);
+        bool equal = CPU_EQUAL(&cores[r], &cores[rank]);
+        if (!equal && CPU_COUNT(&common))
+            return (struct comm_sharing){ 0 };
+        sharing.n += equal;
+        sharing.index += equal && r < rank;
+    }
+    return sharing;
+}
+
 /* How many ranks share this host, and the cores that they may use together: each may be bound to its own. */
-static void count_host(struct comm *world)
+static int count_host(struct comm *world)
 {
     MPI_Comm host;
+    int rank;
     cpu_set_t mine, all;
     CPU_ZERO(&mine);
     CPU_ZERO(&all);
     sched_getaffinity(0, sizeof mine, &mine);
     MPI_Comm_split_type(comm_of(world), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
     MPI_Comm_size(host, &world->n_host_ranks);
-    MPI_Allreduce(&mine, &all, sizeof all, MPI_BYTE, MPI_BOR, host);
+    MPI_Comm_rank(host, &rank);
+    cpu_set_t *cores = calloc((size_t)world->n_host_ranks, sizeof *cores);
+    if (!cores)
+        return error_set(ERR_NO_MEMORY, "no memory for the ranks of this host");
+    MPI_Allgather(&mine, sizeof mine, MPI_BYTE, cores, sizeof mine, MPI_BYTE, host);
     MPI_Comm_free(&host);
+    for (int r = 0; r < world->n_host_ranks; r++)
+        CPU_OR(&all, &all, &cores[r]);
     world->n_host_cores = CPU_COUNT(&all);
+    world->sharing = sharing_of(cores, world->n_host_ranks, rank);
+    free(cores);
+    return 0;
 }
 
 /* The launcher of another MPI gives each process a world of its own: its ranks would all be rank 0 of 1. */
@@ -195,6 +220,5 @@ int comm_mpi_open(struct comm *world)
     world->transport = &mpi;
     if ((err = link_open(world, of)) < 0 || (err = check_launcher(world)) < 0)
         return err;
-    count_host(world);
-    return 0;
+    return count_host(world);
 }

@@ -20,5 +20,6 @@ int comm_self_open(struct comm *world)
     world->transport = &self;
     world->size = 1;
     world->n_host_ranks = world->n_host_cores = 1;
+    world->sharing.n = 1;
     return 0;
 }

@@ -44,6 +44,7 @@ struct comm {
     struct comm_counters counters;
 
     int n_host_ranks, n_host_cores;             /* of the world: its ranks on this host, the cores that they may use */
+    struct comm_sharing sharing;                /* of the world */
     size_t piece_bytes;                         /* of the world: gathers cut what is longer; the same on all ranks */
     bool spins;                                 /* of the world: each thread of each of them has a core of its own */
 

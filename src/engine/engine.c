@@ -1,6 +1,7 @@
 #include "engine/engine_impl.h"
 
 #include "base/base.h"
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -135,6 +136,21 @@ int engine_options_resolve(struct engine_options *o, const struct model_info *mo
     return 0;
 }
 
+/* A spin pays only when all threads of the ranks that share these cores have one each. */
+static int open_threads(struct engine *e)
+{
+    struct engine_options *o = &e->options;
+    struct comm_sharing sharing = comm_sharing(e->world);
+    cpu_set_t cores;
+    if (!o->n_threads)
+        o->n_threads = MAX(cpu_cores() / MAX(sharing.n, 1), 1);
+    comm_set_threads(e->world, o->n_threads);
+    int err = pool_open(&e->pool, o->n_threads, sharing.n && o->n_threads <= cpu_cores() / sharing.n);
+    if (!err && o->is_pinned && cores_choose(&cores, cores_allowed(), o->n_threads, sharing.index, sharing.n, sched_getcpu()))
+        pool_pin(e->pool, &cores);
+    return err;
+}
+
 static int open_rank(struct engine *e, const struct model_file *file)
 {
     struct engine_options *o = &e->options;
@@ -143,10 +159,7 @@ static int open_rank(struct engine *e, const struct model_file *file)
         return err;
     if ((err = engine_options_resolve(o, &e->model)) < 0)
         return err;
-    /* With threads on every rank of this machine a spin pays only when they have a core each. */
-    comm_set_threads(e->world, o->n_threads);
-    if ((err = pool_open(&e->pool, o->n_threads, (uint32_t)o->n_threads * e->n_ranks <= (uint32_t)cpu_cores())) < 0 ||
-        (err = open_program(e, file)) < 0)
+    if ((err = open_threads(e)) < 0 || (err = open_program(e, file)) < 0)
         return err;
     e->is_last_stage = mesh_coordinate(&e->mesh, e->rank, AXIS_PP) + 1 == e->mesh.size[AXIS_PP];
     e->logits = program_output(e->program, "logits", &e->n_slice);
@@ -230,6 +243,11 @@ uint32_t engine_chunk(const struct engine *e)
 int engine_n_ranks(const struct engine *e)
 {
     return (int)e->n_ranks;
+}
+
+int engine_n_threads(const struct engine *e)
+{
+    return e->options.n_threads;
 }
 
 uint32_t engine_last_stage_rank(const struct engine *e, uint32_t group, uint32_t i)

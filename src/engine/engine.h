@@ -20,7 +20,8 @@ struct sequence;
 
 struct engine_options {
     struct mesh mesh;
-    int n_threads;                      /* of this rank */
+    int n_threads;                      /* of this rank; 0: an even part of the cores that it shares with other ranks */
+    bool is_pinned;                     /* threads keep to cores of one NUMA node (base/cores.h); also the calling thread, until engine_close() */
     bool int8_activations;
     enum dtype cache_type;
     uint32_t n_groups;                  /* of every canonical tree; 0: by the rule */
@@ -51,6 +52,7 @@ const struct model_info *engine_model(const struct engine *e);
 uint32_t engine_context(const struct engine *e);
 uint32_t engine_chunk(const struct engine *e);
 int engine_n_ranks(const struct engine *e);
+int engine_n_threads(const struct engine *e);               /* of this rank */
 
 /* ---- the leader's side ---- */
 struct sequence_request {

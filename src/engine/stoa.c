@@ -46,7 +46,7 @@ int stoa_open(stoa_model **out, const char *path, const stoa_options *options)
     if (!options)
         options = &usual;
     struct engine_options engine = {
-        .mesh = { .size = { 1, 1, 1, 1, 1 } }, .n_threads = options->n_threads > 0 ? options->n_threads : cpu_cores(),
+        .mesh = { .size = { 1, 1, 1, 1, 1 } }, .n_threads = MAX(options->n_threads, 0),
         .int8_activations = !options->f32_activations, .cache_type = options->f32_activations ? DTYPE_F32 : DTYPE_F16,
         .chunk = 512, .context = options->context, .max_sequences = 1, .full_logits = true,
     };
