@@ -35,6 +35,8 @@ void program_sort_by_expert(struct program *p, struct instr *in)
     }
     memmove(begin + 1, begin, n_experts * sizeof *begin);       /* each has become the end of its expert */
     begin[0] = 0;
+    in->n_pairs = p->n_pairs;
+    in->n_active = p->n_active;
     memset(row_from + p->n_pairs, 0, (program_max_rows(p, in) * k - p->n_pairs) * sizeof *row_from);
 }
 

@@ -30,6 +30,7 @@ struct instr_rows {
 
 struct instr {
     enum op op;
+    enum work_kind kind;
     const struct node_attr *attr;
     struct operand in[NODE_MAX_INPUTS], out[NODE_MAX_OUTPUTS];
     uint32_t n_in, n_out;
@@ -42,6 +43,7 @@ struct instr {
     struct sum_tree tree;                   /* matmul over a label */
     const struct sum_tree *tree_or_null;
     uint32_t n_panels, chunk_panels;        /* of all weights of a matmul (of one expert); and how many make a chunk of work */
+    uint32_t n_pairs, n_active;             /* sort_by_expert: what it found in this step */
     float *frequency;                       /* rope_angles: [n_rotated / 2] */
     struct comm_tree joined;                /* all_reduce, reduce_scatter, combine */
     size_t *first;                          /* [ranks + 1]: reduce_scatter, all_gather, gather_weight: where each rank's part begins */
@@ -99,6 +101,7 @@ struct program {
     int error;                              /* of the step; written by thread 0 */
 
     struct program_counters counters;
+    struct profile *profile;                /* [threads]; NULL: none is made */
 };
 
 /* A few tokens of one sequence: with all heads of a KV head at most ATTENTION_MAX_QUERIES queries. */

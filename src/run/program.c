@@ -1,4 +1,5 @@
 #include "run/instr.h"
+#include "run/profile.h"
 #include "run/rope.h"
 
 #include "base/base.h"
@@ -173,6 +174,7 @@ static struct instr_rows rows_of(const struct node *n)
 static int compile_node(struct program *p, struct instr *in, struct node *n)
 {
     in->op = n->op;
+    in->kind = work_kind_of(n);
     in->attr = &n->attr;
     in->n_in = n->n_in;
     in->n_out = n->n_out;
@@ -306,18 +308,23 @@ int program_open(struct program **out, struct graph *graph, const struct program
     if ((err = open_caches(p)) < 0 ||
         (err = weights_open(&p->weights, graph, options->file, options->pool, options->progress, options->progress_user)) < 0 ||
         (err = take_memory(p)) < 0 || (err = compile(p)) < 0 || (err = moved_open(p)) < 0 ||
-        (err = open_gather(p)) < 0)
+        (err = open_gather(p)) < 0 || (err = profile_open(p)) < 0)
         goto done;
     if (!(p->reduce_scratch = aligned_alloc(CACHE_LINE, reduce_scratch_bytes(p)))) {
         err = no_memory("reductions");
         goto done;
     }
-    pool_serve(options->pool, program_run_thread, p);
+    program_serve(p);
     *out = p;
     p = NULL;
 done:
     program_close(p);
     return err;
+}
+
+void program_serve(struct program *p)
+{
+    pool_serve(p->options.pool, program_run_thread, p);
 }
 
 /* Waits for sends that are still under way: their bytes go away here. */
@@ -343,6 +350,7 @@ void program_close(struct program *p)
     free(p->tiles);
     free(p->active);
     moved_release(&p->moved);
+    profile_close(p);
     comm_gather_close(p->gather);
     free(p->reduce_scratch);
     arena_close(&p->memory);
@@ -393,8 +401,11 @@ static void program_run_thread(void *user, int thread)
     for (uint32_t i = 0; i < p->n_instr; i++) {
         struct instr *in = &p->instr[i];
         bool speaks = op_info[in->op].kind == KIND_COMM;
+        double region_s = profile_now(p);
         for (uint32_t chunk; (thread == 0 || !speaks) && work_claim(&in->work, number, &chunk);) {
+            double chunk_s = profile_now(p);
             program_run_chunk(p, in, chunk, thread);
+            profile_add_busy(p, in, thread, chunk_s);
             work_done(&in->work);
             if (thread == 0 && p->n_gathering)
                 program_push(p);
@@ -403,6 +414,8 @@ static void program_run_thread(void *user, int thread)
             program_push(p);
         if (!work_wait(&in->work, &p->step_number, number, pool_spins(p->options.pool)))
             return;
+        if (thread == 0)
+            profile_add_region(p, in, region_s);
     }
 }
 
@@ -431,6 +444,7 @@ int program_step(struct program *p, const struct step *step)
     pool_offer(p->options.pool);
     program_run_thread(p, 0);
     count_hidden(p);
+    profile_add_step(p);
     p->counters.step_s += seconds_now() - start_s;
     return p->error < 0 ? p->error : cpu_float_mode_check();
 }
@@ -473,6 +487,7 @@ static void reset_comm(struct comm *comm, struct program_counters *out)
 void program_counters(const struct program *p, struct program_counters *out)
 {
     *out = p->counters;
+    profile_sum(p, out->work);
     out->weight_bytes = weights_bytes(p->weights);
     each_comm(p, add_comm, out);
 }
@@ -480,5 +495,6 @@ void program_counters(const struct program *p, struct program_counters *out)
 void program_counters_reset(struct program *p)
 {
     p->counters = (struct program_counters){ 0 };
+    profile_reset(p);
     each_comm(p, reset_comm, NULL);
 }

@@ -23,6 +23,7 @@ struct program_options {
     struct comm *axis[N_AXES];              /* this rank's line of the mesh along each axis that has collectives */
     uint32_t n_blocks[GRAPH_MAX_CACHE_GROUPS];          /* of the KV cache of each of the graph's cache groups */
     uint32_t context;                       /* most positions of a sequence */
+    bool profile;                           /* fill in program_counters.work; costs two looks at the clock for each chunk */
     weights_progress_fn *progress;
     void *progress_user;
 };
@@ -30,6 +31,9 @@ struct program_options {
 /* Takes the graph over, on failure too.  It has been through pass_place(). */
 int program_open(struct program **out, struct graph *graph, const struct program_options *options);
 void program_close(struct program *program);
+
+/* After the pool has run something else. */
+void program_serve(struct program *program);
 
 /* Where a sequence's keys and values are in one cache group: position p in blocks[p / BLOCK_TOKENS % n_blocks].  So a table that is
  * as long as the sequence names every block once, and the table of a window is a ring (kv_sequence_blocks()). */
@@ -60,7 +64,24 @@ const float *program_output(const struct program *program, const char *name, uin
 
 #define PROGRAM_MAX_HIDDEN 1025             /* one more than a model may have layers */
 
+/* The kinds of work that a step is made of: matmuls by what their weights are for (of a mixture's experts too), attention, row
+ * operators and what is joined of them, messages. */
+enum work_kind {
+    WORK_QKV, WORK_ATTN_OUT, WORK_GATE_UP, WORK_DOWN, WORK_HEAD, WORK_ROUTER, WORK_ATTENTION, WORK_ROWS, WORK_COMM, N_WORK_KINDS,
+};
+extern const char *const work_name[N_WORK_KINDS];
+
+/* With program_options.profile; what is read and computed follows from the shapes of the steps that ran. */
+struct work_counters {
+    uint64_t n_calls;                       /* instructions */
+    double wall_s;                          /* of their regions, seen from thread 0 */
+    double busy_s;                          /* of all threads, in chunks */
+    uint64_t weight_bytes, kv_bytes;        /* read: weights once for a call, keys and values once for 16 tokens */
+    uint64_t int_ops, float_ops;            /* a multiplication and an addition are two; int: products of int8 blocks */
+};
+
 struct program_counters {
+    struct work_counters work[N_WORK_KINDS];
     size_t weight_bytes;
     double step_s;                          /* inside program_step() */
     double wait_s, wire_s;                  /* of that, in communication */
