@@ -57,6 +57,9 @@ sources := $(wildcard src/*/*.c)
 ifneq ($(arch),x86_64)
 sources := $(filter-out %_avx2.c %_avx512.c %_amx.c,$(sources))
 endif
+ifneq ($(arch),aarch64)
+sources := $(filter-out %_neon.c,$(sources))
+endif
 ifndef mpi
 sources := $(filter-out src/comm/comm_mpi.c,$(sources))
 endif

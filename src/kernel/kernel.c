@@ -5,6 +5,7 @@
 #include "kernel/attention.h"
 #include "kernel/cpu.h"
 #include "kernel/matmul.h"
+#include "kernel/probe.h"
 #include "kernel/quantize.h"
 #include "kernel/rows.h"
 
@@ -34,6 +35,9 @@
         .row_max = row_max_##isa, \
         .kv_store = CACHE_ENTRIES(kv_store, isa), \
         .attention = CACHE_ENTRIES(attention, isa), \
+        .probe_int8 = probe_int8_##isa, \
+        .probe_f32 = probe_f32_##isa, \
+        .probe_read = probe_read_##isa, \
     };
 
 KERNELS(c, 0)
