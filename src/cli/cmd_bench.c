@@ -6,6 +6,7 @@
  * bubble_share is the part of the ranks' time in which they neither compute nor move data: 1 - sum of (compute + wire) over
  * ranks / (ranks x wall time). */
 #include "cli/commands.h"
+#include "cli/roofline.h"
 #include "cli/session.h"
 
 #include "base/base.h"
@@ -26,6 +27,8 @@ struct test {
     uint32_t micro_batches;
     double *rate;                   /* [repeat], tokens per second, sorted at the end */
     double busy_s, wall_s;
+    struct rank_counters *fastest;  /* [ranks], with --roofline: of the fastest run */
+    double fastest_s;
 };
 
 struct bench {
@@ -72,6 +75,14 @@ static void add_counters(struct bench *bench, struct test *t, int n_ranks)
     }
 }
 
+static void keep_fastest(const struct bench *bench, struct test *t, double wall_s, int n_ranks)
+{
+    if (!t->fastest || (t->fastest_s && t->fastest_s <= wall_s))
+        return;
+    memcpy(t->fastest, bench->ranks, (size_t)n_ranks * sizeof *t->fastest);
+    t->fastest_s = wall_s;
+}
+
 static int run_once(struct session *s, struct bench *bench, struct test *t, double *rate)
 {
     struct sequence **sequence = calloc(t->batch, sizeof *sequence);
@@ -92,6 +103,7 @@ static int run_once(struct session *s, struct bench *bench, struct test *t, doub
         return err;
     *rate = (double)t->batch * (t->n_new ? t->n_new : t->n_prompt) / wall_s;
     t->wall_s += wall_s;
+    keep_fastest(bench, t, wall_s, engine_n_ranks(s->engine));
     add_counters(bench, t, engine_n_ranks(s->engine));
     return 0;
 }
@@ -103,14 +115,20 @@ static int run_tests(struct session *s, struct bench *bench)
     double ignored;
     for (uint32_t i = 0; !err && i < bench->n_tests; i++) {
         struct test warm = bench->test[i];
+        warm.fastest = NULL;
         warm.n_prompt = MIN(warm.n_prompt, 64);
         warm.n_new = MIN(warm.n_new, 8);
         err = run_once(s, bench, &warm, &ignored);
     }
     memset(bench->sums, 0, (size_t)engine_n_ranks(s->engine) * sizeof *bench->sums);
-    for (long repeat = 0; !err && repeat < s->options->repeat; repeat++)
+    for (long repeat = 0; !err && repeat < s->options->repeat; repeat++) {
         for (uint32_t i = 0; !err && i < bench->n_tests; i++)
             err = run_once(s, bench, &bench->test[i], &bench->test[i].rate[repeat]);
+        if (!err && s->options->roofline)
+            err = engine_probe(s->engine);
+    }
+    if (!err)
+        err = engine_counters(s->engine, bench->ranks, true);       /* for the peaks */
     for (uint32_t i = 0; i < bench->n_tests; i++)
         qsort(bench->test[i].rate, (size_t)s->options->repeat, sizeof(double), by_value);
     return err;
@@ -120,6 +138,23 @@ static double bubble_share(const struct test *t, int n_ranks)
 {
     double share = 1 - t->busy_s / (t->wall_s * n_ranks);
     return MAX(share, 0);
+}
+
+static struct roofline roofline_of(struct session *s, const struct test *t)
+{
+    return (struct roofline){ .wall_s = t->fastest_s, .n_ranks = engine_n_ranks(s->engine), .n_threads = engine_n_threads(s->engine), .ranks = t->fastest };
+}
+
+static void print_roofline(struct session *s, const struct bench *bench, struct buffer *out)
+{
+    buffer_printf(out, "\n");
+    roofline_print_peaks(out, bench->ranks, engine_n_ranks(s->engine));
+    for (uint32_t i = 0; i < bench->n_tests; i++) {
+        const struct test *t = &bench->test[i];
+        struct roofline run = roofline_of(s, t);
+        buffer_printf(out, "%s, %u tokens, batch %u: its fastest run\n", t->name, t->n_new ? t->n_new : t->n_prompt, t->batch);
+        roofline_print(out, &run, bench->ranks);
+    }
 }
 
 static void print_json(struct session *s, const struct bench *bench, int n_threads, struct buffer *out)
@@ -145,6 +180,12 @@ static void print_json(struct session *s, const struct bench *bench, int n_threa
         json_end_object(&j);
         json_integer(&j, "micro_batches", t->micro_batches);
         json_number(&j, "bubble_share", bubble_share(t, n_ranks), 4);
+        if (t->fastest) {
+            struct roofline run = roofline_of(s, t);
+            json_object(&j, "roofline");
+            roofline_json(&j, &run, bench->ranks);
+            json_end_object(&j);
+        }
         json_end_object(&j);
     }
     json_end_array(&j);
@@ -159,6 +200,8 @@ static void print_json(struct session *s, const struct bench *bench, int n_threa
         json_number(&j, "wait_s", c->wait_s, 6);
         json_number(&j, "wire_s", c->wire_s, 6);
         json_integer(&j, "bytes_sent", (int64_t)c->bytes_sent);
+        if (s->options->roofline)
+            roofline_json_peaks(&j, &bench->ranks[r].peaks);
         json_end_object(&j);
     }
     json_end_array(&j);
@@ -182,6 +225,8 @@ static void print_text(struct session *s, const struct bench *bench, int n_threa
                       (unsigned long long)c->weight_bytes, (unsigned long long)c->peak_bytes >> 20, c->compute_s, c->wait_s, c->wire_s,
                       (unsigned long long)c->bytes_sent);
     }
+    if (s->options->roofline)
+        print_roofline(s, bench, out);
 }
 
 static int plan_tests(struct bench *bench, const struct options *o)
@@ -213,9 +258,10 @@ static int body(struct session *s, void *user)
     for (uint32_t i = 0; i < bench->n_tests; i++) {
         struct test *t = &bench->test[i];
         t->rate = calloc((size_t)s->options->repeat, sizeof *t->rate);
+        t->fastest = s->options->roofline ? calloc(n_ranks, sizeof *t->fastest) : NULL;
         if (!t->n_new)
             t->micro_batches = DIV_UP(t->n_prompt, engine_chunk(s->engine));
-        if (!t->rate)
+        if (!t->rate || (s->options->roofline && !t->fastest))
             err = ERR_NO_MEMORY;
     }
     if (err < 0 || !bench->ranks || !bench->sums)
@@ -224,8 +270,10 @@ static int body(struct session *s, void *user)
         (s->options->json ? print_json : print_text)(s, bench, n_threads, &out);
         err = print_buffer(&out);
     }
-    for (uint32_t i = 0; i < bench->n_tests; i++)
+    for (uint32_t i = 0; i < bench->n_tests; i++) {
         free(bench->test[i].rate);
+        free(bench->test[i].fastest);
+    }
     free(bench->ranks);
     free(bench->sums);
     buffer_release(&out);

@@ -39,6 +39,7 @@ static const struct flag flags[] = {
     { "--generate", FLAG_INTEGER, AT(generate), OPTIONS_BENCH, 0, 1 << 20, "N", "tokens of each decode test; 0 leaves them out (128)" },
     { "--batch", FLAG_TEXT, AT(batches), OPTIONS_BENCH, 0, 0, "1,4,16", "sequences decoding together, a test for each number (1)" },
     { "--repeat", FLAG_INTEGER, AT(repeat), OPTIONS_BENCH, 1, 1000, "N", "runs of each test (5)" },
+    { "--roofline", FLAG_SWITCH, AT(roofline), OPTIONS_BENCH, 0, 0, NULL, "also what share of this machine's peaks each kind of work reaches" },
     { "--rank", FLAG_INTEGER, AT(rank), OPTIONS_GRAPH, 0, MESH_MAX_RANKS - 1, "R", "whose graph (0)" },
     { "--after", FLAG_TEXT, AT(after), OPTIONS_GRAPH, 0, 0, "PASS", "as it is after build, simplify, shard, fuse, overlap or place (place)" },
     { "--layer", FLAG_INTEGER, AT(layer), OPTIONS_GRAPH, 0, 1 << 20, "N", "only what stands in layer N, and what it takes from elsewhere (all)" },

@@ -36,6 +36,7 @@ struct options {
     bool all, norms;
     long prompt_tokens, generate, repeat;
     const char *batches;
+    bool roofline;
     long rank, layer;           /* layer: LAYER_ANY for all */
     const char *after, *format;
 

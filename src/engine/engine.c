@@ -116,7 +116,7 @@ static int open_program(struct engine *e, const struct model_file *file)
     set_limits(e, g);
     struct program_options program = {
         .file = file, .kernels = e->kernels, .pool = e->pool, .mesh = &e->mesh, .rank = e->rank, .stages = e->stages,
-        .context = e->options.context, .progress = show_progress, .progress_user = &next_s,
+        .context = e->options.context, .profile = e->options.profile, .progress = show_progress, .progress_user = &next_s,
     };
     memcpy(program.axis, e->axis, sizeof program.axis);
     for (uint32_t i = 0; i < e->limits.n_cache_groups; i++)
@@ -213,6 +213,7 @@ void engine_close(struct engine *e)
     if (e->rank == 0)
         leader_close(e);
     program_close(e->program);
+    probe_close(e->probe);
     pool_close(e->pool);
     plan_close(e->plan);
     free(e->plan_bytes);
@@ -257,6 +258,8 @@ uint32_t engine_last_stage_rank(const struct engine *e, uint32_t group, uint32_t
 }
 
 /* ---- running ---- */
+#define PROBE_BYTES (1ul << 30)         /* of the ranks of a host together: more than caches hold */
+
 int engine_run_plan(struct engine *e, const struct plan *plan, struct buffer *out)
 {
     struct step step = plan_step(plan);
@@ -269,13 +272,25 @@ bool engine_owes_result(const struct engine *e, const struct plan *plan)
     return e->is_last_stage && plan->header.n_all_tokens;
 }
 
+/* All ranks do the same at a time, since they share memory and perhaps cores. */
+int engine_own_probe(struct engine *e)
+{
+    int err = e->probe ? 0 : probe_open(&e->probe, e->pool, e->kernels, PROBE_BYTES / (size_t)MAX(comm_sharing(e->world).n, 1));
+    for (int what = 0; !err && what < N_PROBES; what++)
+        if ((err = comm_barrier(e->control)) == 0)
+            probe_run(e->probe, (enum probe_what)what, &e->peaks);
+    program_serve(e->program);
+    return err;
+}
+
 void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset)
 {
     struct program_counters c;
     program_counters(e->program, &c);
     *out = (struct rank_counters){ .rank = e->rank, .weight_bytes = c.weight_bytes, .peak_bytes = memory_peak(), .wait_s = c.wait_s,
                                    .wire_s = c.wire_s, .compute_s = MAX(c.step_s - c.wait_s - c.wire_s, 0), .bytes_sent = c.bytes_sent,
-                                   .n_hidden = c.n_hidden };
+                                   .n_hidden = c.n_hidden, .peaks = e->peaks };
+    memcpy(out->work, c.work, sizeof out->work);
     memcpy(out->hidden_square, c.hidden_square, sizeof out->hidden_square);
     if (reset)
         program_counters_reset(e->program);

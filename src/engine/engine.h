@@ -11,6 +11,7 @@
 
 #include "engine/sampler.h"
 #include "run/compile.h"
+#include "run/probe.h"
 #include "run/program.h"
 
 #include "comm/comm.h"
@@ -32,6 +33,7 @@ struct engine_options {
     unsigned without;                   /* passes left out, as pass_parse_without() gives them */
     bool full_logits;                   /* sequences may ask for whole rows of logits */
     bool hidden_norms;
+    bool profile;                       /* fill in rank_counters.work, and allow engine_probe() */
     bool gathered;                      /* weights are stored in parts over dp, and gathered before use: dp > 1 */
 };
 
@@ -89,7 +91,11 @@ struct rank_counters {
     uint64_t bytes_sent;
     double hidden_square[PROGRAM_MAX_HIDDEN];           /* see run/program.h */
     uint32_t n_hidden;
+    struct work_counters work[N_WORK_KINDS];            /* with options.profile, since the last reset */
+    struct peaks peaks;                                 /* the highest that engine_probe() has seen */
 };
+/* Measures for a second what each rank's machine can do while all ranks do the same, see run/probe.h.  options.profile. */
+int engine_probe(struct engine *e);
 /* counters: engine_n_ranks() of them. */
 int engine_counters(struct engine *e, struct rank_counters *counters, bool reset);
 

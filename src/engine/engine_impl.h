@@ -48,6 +48,8 @@ struct engine {
     struct pool *pool;
     struct program *program;
     const struct kernels *kernels;
+    struct probe *probe;                /* from the first engine_probe() on */
+    struct peaks peaks;
     struct mesh mesh;
     uint32_t rank, n_ranks;
     bool is_last_stage;
@@ -84,6 +86,7 @@ int engine_run_plan(struct engine *e, const struct plan *plan, struct buffer *ou
 /* Whether this rank owes the leader a result for the plan: one of no bytes when its group has no token in the step, so that no
  * rank falls behind. */
 bool engine_owes_result(const struct engine *e, const struct plan *plan);
+int engine_own_probe(struct engine *e);
 void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset);
 /* i-th rank of the last stage of a group along dp */
 uint32_t engine_last_stage_rank(const struct engine *e, uint32_t group, uint32_t i);

@@ -30,6 +30,8 @@ static int answer(struct engine *e)
     int err = 0;
     if (engine_owes_result(e, e->plan))
         err = send_to_leader(e, e->result.bytes, e->result.size, TAG_RESULT);
+    if (!err && flags & PLAN_PROBE)
+        err = engine_own_probe(e);
     if (!err && flags & PLAN_COUNTERS) {
         struct rank_counters counters;
         engine_own_counters(e, &counters, flags & PLAN_RESET_COUNTERS);

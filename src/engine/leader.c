@@ -72,6 +72,12 @@ int engine_counters(struct engine *e, struct rank_counters *counters, bool reset
     return err;
 }
 
+int engine_probe(struct engine *e)
+{
+    int err = flight_send_empty(e, PLAN_PROBE);
+    return err < 0 ? err : engine_own_probe(e);
+}
+
 /* ---- planning ---- */
 static void add_row(struct group_plan *to, struct sequence *s, uint32_t token, uint32_t position)
 {

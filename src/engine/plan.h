@@ -16,7 +16,8 @@ enum plan_flags {
     PLAN_FULL_LOGITS = 2,       /* the last stage sends whole rows instead of candidates */
     PLAN_COUNTERS = 4,          /* each rank answers with its rank_counters */
     PLAN_RESET_COUNTERS = 8,    /* after answering */
-    PLAN_FLAGS = 15,
+    PLAN_PROBE = 16,            /* each rank measures its machine's peaks, all at once */
+    PLAN_FLAGS = 31,
 };
 
 struct plan_header {
