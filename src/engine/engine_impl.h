@@ -72,6 +72,7 @@ struct engine {
     size_t candidates_room;
     float *full_row;                    /* [n_vocab] */
     struct buffer *incoming;            /* [ranks of a group's last stage] */
+    size_t *taken;                      /* [the same]: how much of each has been taken over */
 };
 
 /* result.c */

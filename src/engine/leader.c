@@ -26,7 +26,8 @@ int leader_open(struct engine *e)
     e->flight = calloc(e->n_flights, sizeof *e->flight);
     e->full_row = calloc(e->model.n_vocab, sizeof *e->full_row);
     e->incoming = calloc(e->mesh.size[AXIS_TP], sizeof *e->incoming);
-    if (!e->group || !e->flight || !e->full_row || !e->incoming)
+    e->taken = calloc(e->mesh.size[AXIS_TP], sizeof *e->taken);
+    if (!e->group || !e->flight || !e->full_row || !e->incoming || !e->taken)
         return error_set(ERR_NO_MEMORY, "no memory for the leader");
     int err = 0;
     for (uint32_t i = 0; !err && i < e->n_groups; i++)
@@ -55,6 +56,7 @@ void leader_close(struct engine *e)
     for (uint32_t i = 0; e->incoming && i < e->mesh.size[AXIS_TP]; i++)
         buffer_release(&e->incoming[i]);
     free(e->incoming);
+    free(e->taken);
     free(e->flight);
     free(e->group);
     free(e->full_row);

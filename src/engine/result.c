@@ -89,26 +89,26 @@ static int room_for_candidates(struct engine *e, size_t n)
     return 0;
 }
 
-/* Row after row; `at` remembers where the next row of each rank starts. */
-static int pick_token(struct engine *e, size_t *at, const struct sample_params *params, int32_t *id)
+/* Row after row; taken[] remembers where the next row of each rank starts. */
+static int pick_token(struct engine *e, const struct sample_params *params, int32_t *id)
 {
     size_t n = 0;
     uint64_t mass = 0;
     bool is_broken = false;
     for (uint32_t i = 0; i < e->mesh.size[AXIS_TP]; i++) {
         struct candidate_row row;
-        if (e->incoming[i].size - at[i] < sizeof row)
+        if (e->incoming[i].size - e->taken[i] < sizeof row)
             return error_set(ERR_PEER, "a result is too short");
-        memcpy(&row, e->incoming[i].bytes + at[i], sizeof row);
+        memcpy(&row, e->incoming[i].bytes + e->taken[i], sizeof row);
         size_t n_bytes = row.n_candidates * sizeof(struct candidate);
-        if (e->incoming[i].size - at[i] - sizeof row < n_bytes)
+        if (e->incoming[i].size - e->taken[i] - sizeof row < n_bytes)
             return error_set(ERR_PEER, "a result is too short");
         int err = room_for_candidates(e, n + row.n_candidates);
         if (err < 0)
             return err;
         if (n_bytes)
-            memcpy(e->candidates + n, e->incoming[i].bytes + at[i] + sizeof row, n_bytes);
-        at[i] += sizeof row + n_bytes;
+            memcpy(e->candidates + n, e->incoming[i].bytes + e->taken[i] + sizeof row, n_bytes);
+        e->taken[i] += sizeof row + n_bytes;
         n += row.n_candidates;
         mass += row.mass;
         is_broken |= row.is_broken;
@@ -118,14 +118,13 @@ static int pick_token(struct engine *e, size_t *at, const struct sample_params *
 
 static int take_candidates(struct engine *e, struct group_plan *p)
 {
-    size_t *at = calloc(e->mesh.size[AXIS_TP], sizeof *at);
-    int err = at ? 0 : error_set(ERR_NO_MEMORY, "no memory for a result");
+    int err = 0;
+    memset(e->taken, 0, e->mesh.size[AXIS_TP] * sizeof *e->taken);
     for (uint32_t r = 0; !err && r < p->plan->header.n_rows; r++) {
         int32_t id;
-        if ((err = pick_token(e, at, &p->plan->row[r].params, &id)) == 0)
+        if ((err = pick_token(e, &p->plan->row[r].params, &id)) == 0)
             sequence_take_token(p->row_sequence[r], id);
     }
-    free(at);
     return err;
 }
 
