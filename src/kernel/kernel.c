@@ -35,7 +35,7 @@
         .row_max = row_max_##isa, \
         .kv_store = CACHE_ENTRIES(kv_store, isa), \
         .attention = CACHE_ENTRIES(attention, isa), \
-        .probe_int8 = probe_int8_##isa, \
+        .probe_int8 = probe_int8_##set, \
         .probe_f32 = probe_f32_##isa, \
         .probe_read = probe_read_##isa, \
     };
