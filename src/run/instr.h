@@ -43,6 +43,7 @@ struct instr {
     struct sum_tree tree;                   /* matmul over a label */
     const struct sum_tree *tree_or_null;
     uint32_t n_panels, chunk_panels;        /* of all weights of a matmul (of one expert); and how many make a chunk of work */
+    atomic_uint_least64_t end_ns;           /* when its last chunk so far was done, if a profile is made */
     uint32_t n_pairs, n_active;             /* sort_by_expert: what it found in this step */
     float *frequency;                       /* rope_angles: [n_rotated / 2] */
     struct comm_tree joined;                /* all_reduce, reduce_scatter, combine */

@@ -59,16 +59,23 @@ enum work_kind work_kind_of(const struct node *n)
 }
 
 /* ---- times ---- */
-void profile_add_busy(struct program *p, const struct instr *in, int thread, double begin_s)
+void profile_add_chunk(struct program *p, struct instr *in, int thread, double begin_s)
 {
-    if (p->profile)
-        p->profile[thread].work[in->kind].busy_s += seconds_now() - begin_s;
+    if (!p->profile)
+        return;
+    double end_s = seconds_now();
+    uint64_t now = (uint64_t)(end_s * 1e9), last = atomic_load_explicit(&in->end_ns, memory_order_relaxed);
+    p->profile[thread].work[in->kind].busy_s += end_s - begin_s;
+    while (last < now && !atomic_compare_exchange_weak_explicit(&in->end_ns, &last, now, memory_order_relaxed, memory_order_relaxed))
+        ;
 }
 
-void profile_add_region(struct program *p, const struct instr *in, double begin_s)
+/* From the end of the region before to the end of its own last chunk: thread 0 may have been away for both. */
+static double region_s(struct instr *in, double *last_s)
 {
-    if (p->profile)
-        p->profile[0].work[in->kind].wall_s += seconds_now() - begin_s;
+    double end_s = 1e-9 * (double)atomic_load_explicit(&in->end_ns, memory_order_relaxed), took_s = MAX(end_s - *last_s, 0);
+    *last_s += took_s;
+    return took_s;
 }
 
 /* ---- what was read and computed ---- */
@@ -96,9 +103,8 @@ static void count_attention(const struct program *p, struct work_counters *c, co
     c->float_ops += 4 * n_seen * in->out[0].n_columns;
 }
 
-static void count_instr(struct program *p, const struct instr *in, const struct instr *sorted)
+static void count_instr(struct program *p, struct work_counters *c, const struct instr *in, const struct instr *sorted)
 {
-    struct work_counters *c = &p->profile[0].work[in->kind];
     const struct instr *first = in->n_steps ? in->step : in;
     c->n_calls++;
     if (first->op == OP_matmul)
@@ -110,17 +116,20 @@ static void count_instr(struct program *p, const struct instr *in, const struct 
             count_attention(p, c, in, &p->item[i]);
 }
 
-void profile_add_step(struct program *p)
+void profile_add_step(struct program *p, double begin_s)
 {
     const struct instr *sorted = NULL;
     if (!p->profile)
         return;
     for (uint32_t i = 0; i < p->n_instr; i++) {
-        const struct instr *in = &p->instr[i];
+        struct instr *in = &p->instr[i];
+        struct work_counters *c = &p->profile[0].work[in->kind];
         if (in->op == OP_sort_by_expert)
             sorted = in;
-        if (atomic_load_explicit(&in->work.n_chunks, memory_order_relaxed))
-            count_instr(p, in, sorted);
+        if (!atomic_load_explicit(&in->work.n_chunks, memory_order_relaxed))
+            continue;
+        c->wall_s += region_s(in, &begin_s);
+        count_instr(p, c, in, sorted);
     }
 }
 

@@ -8,23 +8,21 @@
 #include "base/threads.h"
 #include "run/instr.h"
 
-/* NULL when the program's options ask for none, or there is no memory (ERR_NO_MEMORY). */
+/* Nothing when the program's options ask for none.  ERR_NO_MEMORY. */
 int profile_open(struct program *p);
 void profile_close(struct program *p);
 
 /* Which kind of work a node of the graph is. */
 enum work_kind work_kind_of(const struct node *n);
 
-/* A moment for the next two; they do nothing where nothing is profiled. */
+/* When a chunk begins; and when this thread has done it, before it says so. */
 static inline double profile_now(const struct program *p)
 {
     return p->profile ? seconds_now() : 0;
 }
-/* Since begin_s this thread was busy with a chunk; or, thread 0, the region ran. */
-void profile_add_busy(struct program *p, const struct instr *in, int thread, double begin_s);
-void profile_add_region(struct program *p, const struct instr *in, double begin_s);
-/* After a step, by thread 0. */
-void profile_add_step(struct program *p);
+void profile_add_chunk(struct program *p, struct instr *in, int thread, double begin_s);
+/* After a step that began then, by thread 0. */
+void profile_add_step(struct program *p, double begin_s);
 
 void profile_sum(const struct program *p, struct work_counters *out);           /* [N_WORK_KINDS] */
 void profile_reset(struct program *p);

@@ -401,11 +401,10 @@ static void program_run_thread(void *user, int thread)
     for (uint32_t i = 0; i < p->n_instr; i++) {
         struct instr *in = &p->instr[i];
         bool speaks = op_info[in->op].kind == KIND_COMM;
-        double region_s = profile_now(p);
         for (uint32_t chunk; (thread == 0 || !speaks) && work_claim(&in->work, number, &chunk);) {
             double chunk_s = profile_now(p);
             program_run_chunk(p, in, chunk, thread);
-            profile_add_busy(p, in, thread, chunk_s);
+            profile_add_chunk(p, in, thread, chunk_s);
             work_done(&in->work);
             if (thread == 0 && p->n_gathering)
                 program_push(p);
@@ -414,8 +413,6 @@ static void program_run_thread(void *user, int thread)
             program_push(p);
         if (!work_wait(&in->work, &p->step_number, number, pool_spins(p->options.pool)))
             return;
-        if (thread == 0)
-            profile_add_region(p, in, region_s);
     }
 }
 
@@ -444,7 +441,7 @@ int program_step(struct program *p, const struct step *step)
     pool_offer(p->options.pool);
     program_run_thread(p, 0);
     count_hidden(p);
-    profile_add_step(p);
+    profile_add_step(p, start_s);
     p->counters.step_s += seconds_now() - start_s;
     return p->error < 0 ? p->error : cpu_float_mode_check();
 }
