@@ -51,8 +51,9 @@ static bool multiplies(enum op op)
 
 enum work_kind work_kind_of(const struct node *n)
 {
-    if (n->n_steps)
-        return work_kind_of(n->step[0]);
+    for (uint32_t s = 0; s < n->n_steps; s++)
+        if (multiplies(n->step[s]->op))
+            return matmul_kind(n->step[s]);
     if (multiplies(n->op))
         return matmul_kind(n);
     return n->op == OP_attention ? WORK_ATTENTION : op_info[n->op].kind == KIND_COMM ? WORK_COMM : WORK_ROWS;
@@ -105,15 +106,15 @@ static void count_attention(const struct program *p, struct work_counters *c, co
 
 static void count_instr(struct program *p, struct work_counters *c, const struct instr *in, const struct instr *sorted)
 {
-    const struct instr *first = in->n_steps ? in->step : in;
-    c->n_calls++;
-    if (first->op == OP_matmul)
-        count_matmul(c, first, program_max_rows(p, in), 1);
-    else if (first->op == OP_expert_matmul)
-        count_matmul(c, first, sorted->n_pairs, sorted->n_active);
-    else if (first->op == OP_attention)
+    if (in->op == OP_matmul)
+        count_matmul(c, in, program_max_rows(p, in), 1);
+    else if (in->op == OP_expert_matmul)
+        count_matmul(c, in, sorted->n_pairs, sorted->n_active);
+    else if (in->op == OP_attention)
         for (uint32_t i = 0; i < p->n_items; i++)
             count_attention(p, c, in, &p->item[i]);
+    for (uint32_t s = 0; s < in->n_steps; s++)          /* a product that was joined with rows */
+        count_instr(p, c, &in->step[s], sorted);
 }
 
 void profile_add_step(struct program *p, double begin_s)
@@ -128,6 +129,7 @@ void profile_add_step(struct program *p, double begin_s)
             sorted = in;
         if (!atomic_load_explicit(&in->work.n_chunks, memory_order_relaxed))
             continue;
+        c->n_calls++;
         c->wall_s += region_s(in, &begin_s);
         count_instr(p, c, in, sorted);
     }
