@@ -87,7 +87,7 @@ static void take_row(void *user, uint32_t position, const float *logits, uint32_
     l->n_positions++;
     find_top(p->top, l->n_top, logits, engine_model(l->session->engine)->n_ids);
     for (uint32_t i = 0; i < n_vocab; i++)
-        max = fmax(max, logits[i]);
+        max = MAX(max, logits[i]);
     for (uint32_t i = 0; i < n_vocab; i++) {
         sum += exp(logits[i] - max);
         square += (double)logits[i] * logits[i];
