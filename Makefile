@@ -85,6 +85,7 @@ $(B)/%_avx2.o: override CFLAGS += -mavx2 -mfma -mf16c $(simd_sanitized)
 avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mprefer-vector-width=512
 $(B)/%_avx512.o: override CFLAGS += $(avx512) $(simd_sanitized)
 $(B)/%_amx.o: override CFLAGS += $(avx512) -mamx-tile -mamx-int8 $(simd_sanitized)
+$(B)/%_neon.o: override CFLAGS += -march=armv8.2-a+dotprod $(simd_sanitized)
 $(B)/src/comm/comm_mpi.o: override CFLAGS += $(mpi_cflags)
 $(B)/%.o: %.c
 	@mkdir -p $(dir $@)

@@ -8,12 +8,12 @@
 
 #include "kernel/kernel.h"
 
-attention_fn attention_f16_c, attention_f16_avx2, attention_f16_avx512;
-attention_fn attention_bf16_c, attention_bf16_avx2, attention_bf16_avx512;
-attention_fn attention_f32_c, attention_f32_avx2, attention_f32_avx512;
+attention_fn attention_f16_c, attention_f16_avx2, attention_f16_avx512, attention_f16_neon;
+attention_fn attention_bf16_c, attention_bf16_avx2, attention_bf16_avx512, attention_bf16_neon;
+attention_fn attention_f32_c, attention_f32_avx2, attention_f32_avx512, attention_f32_neon;
 
-kv_store_fn kv_store_f16_c, kv_store_f16_avx2, kv_store_f16_avx512;
-kv_store_fn kv_store_bf16_c, kv_store_bf16_avx2, kv_store_bf16_avx512;
-kv_store_fn kv_store_f32_c, kv_store_f32_avx2, kv_store_f32_avx512;
+kv_store_fn kv_store_f16_c, kv_store_f16_avx2, kv_store_f16_avx512, kv_store_f16_neon;
+kv_store_fn kv_store_bf16_c, kv_store_bf16_avx2, kv_store_bf16_avx512, kv_store_bf16_neon;
+kv_store_fn kv_store_f32_c, kv_store_f32_avx2, kv_store_f32_avx512, kv_store_f32_neon;
 
 #endif

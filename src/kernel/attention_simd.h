@@ -70,7 +70,7 @@ static ALWAYS_INLINE vec tile_load_part(const void *tile, size_t at, size_t n, e
 /* Asks for the cache line of element `at`, to the second level. */
 static ALWAYS_INLINE void tile_prefetch(const void *tile, size_t at, enum dtype type)
 {
-    _mm_prefetch((const char *)tile + at * (type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t)), _MM_HINT_T1);
+    __builtin_prefetch((const char *)tile + at * (type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t)), 0, 2);
 }
 
 /* ---- scores ---- */

@@ -52,12 +52,14 @@ static void mode_write(uint64_t mode)
 
 #elif defined(__aarch64__)
 
+#include <sys/auxv.h>
+
 unsigned cpu_features(void)
 {
-    return 0;
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? CPU_DOTPROD : 0;
 }
 
-#define MODE_BITS 0x1c80003u    /* of FPCR: FZ, RMode, FZ16, and of FEAT_AFP: FIZ, AH */
+#define MODE_BITS 0x5c80003u    /* of FPCR: AHP (another f16), FZ, RMode, FZ16, and of FEAT_AFP: FIZ, AH */
 
 static uint64_t mode_read(void)
 {

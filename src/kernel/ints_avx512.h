@@ -16,8 +16,8 @@ INLINE ints ints_shift16_left(ints a, int bits) { return _mm512_slli_epi16(a, (u
 INLINE ints ints_shift16_right(ints a, int bits) { return _mm512_srli_epi16(a, (unsigned)bits); }
 INLINE ints ints_shift_right(ints a, int bits) { return _mm512_srli_epi32(a, (unsigned)bits); }
 INLINE ints bytes_sub(ints a, int b) { return _mm512_sub_epi8(a, _mm512_set1_epi8((char)b)); }
-/* The sum of two products of 16-bit halves. */
-INLINE ints ints_madd16(ints a, ints b) { return _mm512_madd_epi16(a, b); }
+/* Products of ints that 16 bits hold, the left ones not negative. */
+INLINE ints ints_mul16(ints a, ints b) { return _mm512_madd_epi16(a, b); }
 INLINE ints ints_from_bytes(const uint8_t *from) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)from)); }
 INLINE vec vec_from_ints(ints a) { return _mm512_cvtepi32_ps(a); }
 

@@ -45,6 +45,8 @@ KERNELS(c, 0)
 KERNELS(avx2, CPU_AVX2)
 KERNELS(avx512, CPU_AVX2 | CPU_AVX512)
 KERNELS_BESIDE(amx, avx512, CPU_AVX2 | CPU_AVX512 | CPU_AMX)
+#elif defined __aarch64__
+KERNELS(neon, CPU_DOTPROD)
 #endif
 
 const struct kernels *const kernels_all[] = {
@@ -53,6 +55,8 @@ const struct kernels *const kernels_all[] = {
     &kernels_avx2,
     &kernels_avx512,
     &kernels_amx,
+#elif defined __aarch64__
+    &kernels_neon,
 #endif
 };
 const size_t n_kernels = COUNT_OF(kernels_all);

@@ -161,7 +161,7 @@ typedef uint64_t probe_read_fn(const void *from, size_t n_bytes);
 
 /* ---- the table ---------------------------------------------------------------------------------------------------------- */
 struct kernels {
-    const char *name;                               /* "c", "avx2", "avx512", "amx" */
+    const char *name;                               /* "c", "avx2", "avx512", "amx"; "neon" */
     unsigned needs;                                 /* enum cpu_feature bits */
     matmul_fn *matmul_int8[N_DTYPES];               /* by weight type; NULL where it takes f32 activations always */
     matmul_fn *matmul_f32[N_DTYPES];

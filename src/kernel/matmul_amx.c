@@ -198,7 +198,7 @@ INLINE vec add_block(enum dtype type, vec sum, const struct act_block *x, const 
     if (info.has_minimum && info.n_scales == 2) {
         int32_t half[2];
         half_sums(half, x);
-        ints both = ints_add(ints_madd16(f->minimum[0], ints_all(half[0])), ints_madd16(f->minimum[1], ints_all(half[1])));
+        ints both = ints_add(ints_mul16(f->minimum[0], ints_all(half[0])), ints_mul16(f->minimum[1], ints_all(half[1])));
         sum = vec_fma(vec_from_ints(both), vec_mul(f->m, vec_all(x->d)), sum);
     }
     return sum;

@@ -6,6 +6,7 @@
 #define TILE_ROWS 4
 #define PLAIN_ROWS 4
 #define TILE_PANELS 1
+#define MAX_STRIPS 2
 #define PASS_STRIPS(plain, n) ((plain) || (n) == 1 ? 2 : 1)
 
 typedef __m256i ints;
@@ -18,8 +19,8 @@ INLINE ints ints_or_and(ints a, ints b, ints c) { return _mm256_or_si256(a, _mm2
 INLINE ints ints_shift16_left(ints a, int bits) { return _mm256_slli_epi16(a, bits); }
 INLINE ints ints_shift16_right(ints a, int bits) { return _mm256_srli_epi16(a, bits); }
 INLINE ints ints_shift_right(ints a, int bits) { return _mm256_srli_epi32(a, bits); }
-/* The sum of two products of 16-bit halves. */
-INLINE ints ints_madd16(ints a, ints b) { return _mm256_madd_epi16(a, b); }
+/* Products of ints that 16 bits hold, the left ones not negative. */
+INLINE ints ints_mul16(ints a, ints b) { return _mm256_madd_epi16(a, b); }
 INLINE ints ints_from_bytes(const uint8_t *from) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)from)); }
 INLINE vec vec_from_ints(ints a) { return _mm256_cvtepi32_ps(a); }
 
@@ -76,7 +77,7 @@ INLINE void dots(enum dtype type, int step0, int n_steps, int n, ints *dot, cons
             ints products = _mm256_maddubs_epi16(magnitude, SIGNED_DOTS(type) ? _mm256_sign_epi8(q, w) : q);
             pairs[t] = j % n_together ? _mm256_add_epi16(pairs[t], products) : products;
             if ((j + 1) % n_together == 0)
-                dot[t] = ints_add(dot[t], ints_madd16(pairs[t], _mm256_set1_epi16(1)));
+                dot[t] = ints_add(dot[t], _mm256_madd_epi16(pairs[t], _mm256_set1_epi16(1)));
         }
     }
 }

@@ -5,13 +5,14 @@
  *
  * The file that includes this has defined
  *   TILE_ROWS, TILE_PANELS     the most that a tile has; PLAIN_ROWS for types that are not in blocks
+ *   MAX_STRIPS                 and of a pass
  *   PASS_STRIPS(plain, n)      strips in a pass of n rows, so that acc[] and w fit in registers; plain: f32, not in blocks
  *   SIGNED_DOTS(type)          whether dots() takes a type's offset off quants; else the sum starts at what it amounts to
  *   dots()                     dot products of quants; see there */
 #ifndef STOA_KERNEL_MATMUL_SIMD_H
 #define STOA_KERNEL_MATMUL_SIMD_H
 
-#define MAX_SUMS (2 * MAX(TILE_ROWS, PLAIN_ROWS))        /* registers in acc[], [n_strips][n] */
+#define MAX_SUMS (MAX_STRIPS * MAX(TILE_ROWS, PLAIN_ROWS))      /* registers in acc[], [n_strips][n] */
 
 /* Where a strip is: its panel, and its first row's number there. */
 struct strip {
@@ -40,8 +41,8 @@ INLINE const struct act_block *act_block_at(const uint8_t *x, size_t x_stride, i
 INLINE void prefetch(const uint8_t *w, size_t n_bytes)
 {
     UNROLL for (size_t i = 0; i < n_bytes; i += 64) {
-        _mm_prefetch((const void *)(w + 4096 + i), _MM_HINT_T1);
-        _mm_prefetch((const void *)(w + 640 + i), _MM_HINT_T0);
+        __builtin_prefetch(w + 4096 + i, 0, 2);
+        __builtin_prefetch(w + 640 + i, 0, 3);
     }
 }
 
@@ -62,16 +63,8 @@ INLINE bool wants_half_sums(enum dtype type)
 
 INLINE void half_sums_make(struct half_sums *to, const struct act_block *x, int factor)
 {
-    UNROLL for (int b = 0; b < 8; b += 4) {
-        __m256i sums[4];
-        UNROLL for (int i = 0; i < 4; i++) {
-            __m256i q = _mm256_loadu_si256((const void *)x[b + i].q);
-            __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8((char)abs(factor)), q);       /* at most 2 * 32 * 127 */
-            sums[i] = _mm256_madd_epi16(pairs, _mm256_set1_epi16(factor < 0 ? -1 : 1));
-        }
-        sums[0] = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
-        _mm256_storeu_si256((void *)(to->at + 2 * b), sums[0]);
-    }
+    sum_halves(to->at, x[0].q, sizeof *x, factor);
+    sum_halves(to->at + 8, x[4].q, sizeof *x, factor);
 }
 
 /* What a dot product starts with. */
@@ -116,8 +109,8 @@ INLINE void step_int8(enum dtype type, int n, vec *acc, const uint8_t *head, vec
     } else {
         const ints m0 = load_minimum(type, head, lane, 2 * b), m1 = load_minimum(type, head, lane, 2 * b + 1);
         UNROLL for (int t = 0; t < n; t++) {
-            ints sum = ints_add(ints_madd16(m0, ints_all(sums[t].at[half_at(b, 0)])),
-                                ints_madd16(m1, ints_all(sums[t].at[half_at(b, 1)])));
+            ints sum = ints_add(ints_mul16(m0, ints_all(sums[t].at[half_at(b, 0)])),
+                                ints_mul16(m1, ints_all(sums[t].at[half_at(b, 1)])));
             acc[t] = vec_fma(vec_from_ints(sum), vec_mul(m, vec_all(act_block_at(x, x_stride, t)->d)), acc[t]);
         }
     }
@@ -176,7 +169,7 @@ INLINE void chain_plain(enum dtype type, int n_strips, int n, vec *acc, const st
 {
     const uint8_t *x = tile->x + begin * sizeof(float);
     size_t k = begin;
-    vec w[2];
+    vec w[MAX_STRIPS];
     for (; k + 4 <= end; k += 4, x += 4 * sizeof(float)) {
         UNROLL for (int s = 0; s < n_strips; s++)
             if (strip_at(tile, s0 + s).lane == 0)

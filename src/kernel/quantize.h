@@ -7,7 +7,7 @@
 /* A block whose largest magnitude is below this is zero: 127 / amax stays finite. */
 #define QUANTIZE_TINY 1e-30f
 
-quantize_fn quantize_c, quantize_avx2, quantize_avx512;
+quantize_fn quantize_c, quantize_avx2, quantize_avx512, quantize_neon;
 
 /* The block of 32 values of which one is not finite. */
 static inline struct act_block act_block_nan(void)

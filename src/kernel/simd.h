@@ -9,11 +9,16 @@
 #include "base/dtype.h"
 #include "kernel/math.h"
 
-#include <immintrin.h>
 #include <math.h>
 #include <string.h>
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#else
+#include "kernel/simd_neon.h"
+#endif
 
 #if defined __AVX512F__
 
@@ -101,7 +106,7 @@ static ALWAYS_INLINE void vec_zip(vec x, vec y, vec *a, vec *b)
     *b = _mm512_permutex2var_ps(x, _mm512_add_epi32(low, _mm512_set1_epi32(8)), y);
 }
 
-#else /* AVX2, FMA, F16C */
+#elif defined __AVX2__ /* and FMA, F16C */
 
 #define LANES 8
 typedef __m256 vec;
@@ -187,9 +192,9 @@ static ALWAYS_INLINE void vec_zip(vec x, vec y, vec *a, vec *b)
 
 #endif
 
-/* ---- made of the words above ---- */
-
 #define VECS_16 (16 / LANES)            /* vectors that hold the 16 virtual lanes of a reduction, or the 16 keys of a tile */
+
+#ifdef __x86_64__
 
 /* The fixed tree over 16 lanes: gap 8, 4, 2, 1; what the upper lanes of a step hold does not matter. */
 static ALWAYS_INLINE float lanes_sum(const vec lanes[VECS_16])
@@ -207,6 +212,24 @@ static ALWAYS_INLINE float lanes_max(const vec lanes[VECS_16])
     __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
+
+/* What the halves of four runs of 32 bytes add up to, times `factor`, -127 .. 127: to[i] of the first half of the run at q + i * stride,
+ * to[4 + i] of the second.  No byte is -128. */
+static ALWAYS_INLINE void sum_halves(int32_t to[8], const int8_t *q, size_t stride, int factor)
+{
+    __m256i sums[4];
+    for (int i = 0; i < 4; i++) {
+        __m256i bytes = _mm256_loadu_si256((const void *)(q + i * stride));
+        __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8((char)(factor < 0 ? -factor : factor)), bytes);
+        sums[i] = _mm256_madd_epi16(pairs, _mm256_set1_epi16(factor < 0 ? -1 : 1));
+    }
+    sums[0] = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
+    _mm256_storeu_si256((void *)to, sums[0]);
+}
+
+#endif
+
+/* ---- made of the words above ---- */
 
 /* exp(x) for x <= EXP_HIGHEST or NaN, step by step as math_exp(). */
 static ALWAYS_INLINE vec vec_exp_below_highest(vec x)

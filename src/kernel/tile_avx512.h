@@ -9,6 +9,7 @@
 #define TILE_ROWS 8
 #define PLAIN_ROWS 12
 #define TILE_PANELS 2
+#define MAX_STRIPS 2
 #define PASS_STRIPS(plain, n) ((plain) ? 2 : 1)
 
 #include "kernel/ints_avx512.h"

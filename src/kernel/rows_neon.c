@@ -1,0 +1,2 @@
+#define SIMD(name) name##_neon
+#include "kernel/rows_simd.h"
