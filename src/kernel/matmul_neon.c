@@ -3,11 +3,7 @@
 #include "kernel/matmul.h"
 #include "kernel/simd.h"
 
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
 #define UNROLL _Pragma("GCC unroll 16")
-#endif
 #define TILE_ROWS 4
 #define PLAIN_ROWS 4
 #define TILE_PANELS 1
