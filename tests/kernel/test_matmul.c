@@ -443,12 +443,15 @@ static void test_find(void)
     check(kernels_find(&c, "abacus") < 0);
 }
 
-int main(void)
+/* With arguments I and N: one part of N of the types, the one number I. */
+int main(int n_args, char **args)
 {
+    const unsigned part = n_args == 3 ? (unsigned)atoi(args[1]) : 0, n_parts = n_args == 3 ? (unsigned)atoi(args[2]) : 1;
+
     cpu_float_mode_set();
     for (enum dtype type = 0; type < N_DTYPES; type++)
         for (int int8 = 0; int8 < 2; int8++) {
-            if (!(int8 ? kernels_all[0]->matmul_int8 : kernels_all[0]->matmul_f32)[type])
+            if (type % n_parts != part || !(int8 ? kernels_all[0]->matmul_int8 : kernels_all[0]->matmul_f32)[type])
                 continue;
             test_variants(type, int8);
             test_alone(type, int8);
