@@ -8,8 +8,6 @@ static bool is_silent;
 static void print(const char *prefix, const char *format, va_list args)
 {
     char line[1024];
-    if (is_silent)
-        return;
     vsnprintf(line, sizeof line, format, args);
     for (char *c = line; *c; c++)       /* names from files may hold anything */
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
@@ -21,11 +19,21 @@ void log_warning(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    print("warning: ", format, args);
+    if (!is_silent)
+        print("warning: ", format, args);
     va_end(args);
 }
 
 void log_info(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (!is_silent)
+        print("", format, args);
+    va_end(args);
+}
+
+void log_own(const char *format, ...)
 {
     va_list args;
     va_start(args, format);

@@ -8,6 +8,8 @@
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "stoa: ...": what the program is doing, when a person may be waiting for it. */
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same from any rank, silenced or not: what only this one can know. */
+void log_own(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_silence(bool silent);
 
 #endif

@@ -66,6 +66,7 @@ static void add_counters(struct bench *bench, struct test *t, int n_ranks)
         struct rank_counters *sum = &bench->sums[r];
         sum->rank = c->rank;
         sum->weight_bytes = c->weight_bytes;
+        sum->weights_mapped = c->weights_mapped;
         sum->peak_bytes = c->peak_bytes;
         sum->compute_s += c->compute_s;
         sum->wait_s += c->wait_s;
@@ -195,6 +196,7 @@ static void print_json(struct session *s, const struct bench *bench, int n_threa
         json_object(&j, NULL);
         json_integer(&j, "rank", c->rank);
         json_integer(&j, "weight_bytes", (int64_t)c->weight_bytes);
+        json_bool(&j, "weights_mapped", c->weights_mapped);
         json_integer(&j, "peak_bytes", (int64_t)c->peak_bytes);
         json_number(&j, "compute_s", c->compute_s, 6);
         json_number(&j, "wait_s", c->wait_s, 6);

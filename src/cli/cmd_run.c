@@ -75,6 +75,7 @@ static int print_json(struct session *s, const struct generation *g, const struc
         json_object(&j, NULL);
         json_integer(&j, "rank", r);
         json_integer(&j, "weight_bytes", (int64_t)ranks[r].weight_bytes);
+        json_bool(&j, "weights_mapped", ranks[r].weights_mapped);
         json_integer(&j, "peak_bytes", (int64_t)ranks[r].peak_bytes);
         json_end_object(&j);
     }

@@ -25,10 +25,10 @@ static void help(FILE *to)
     fputs("\nMODEL is a GGUF file.  stoa COMMAND --help explains a command; stoa --version tells the version.\n", to);
 }
 
-/* The model is read from a mapped file: when that is cut short or its disk fails, the system's answer is this signal. */
+/* Models and packed weights are read from mapped files: when one is cut short or its disk fails, the system's answer is this signal. */
 static void on_bus_error(int signal)
 {
-    static const char line[] = "stoa: the model file was cut short, or cannot be read any more\n";
+    static const char line[] = "stoa: the model file (or its packed cache) was cut short, or cannot be read any more\n";
     (void)signal;
     if (write(STDERR_FILENO, line, sizeof line - 1) > 0)
         launch_explained();

@@ -58,6 +58,7 @@ static const struct flag flags[] = {
     { "--isa", FLAG_TEXT, AT(isa), OPTIONS_COMPUTE, 0, 0, "I", "c, avx2, avx512 or amx (the best of this CPU); the bits are the same" },
     { "--without", FLAG_TEXT, AT(without), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "PASS", "leave passes out: simplify, fuse, overlap, place; the bits are the same" },
     { "--weights", FLAG_TEXT, AT(weights), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "W", "resident, or gathered: stored in parts over dp, fetched before use (resident)" },
+    { "--packed-cache", FLAG_TEXT, AT(packed_cache), OPTIONS_COMPUTE, 0, 0, "DIR", "keep packed weights in files there; the next start maps them (none)" },
     { "--json", FLAG_SWITCH, AT(json), OPTIONS_JSON, 0, 0, NULL, "one JSON object on standard output" },
 };
 
@@ -161,6 +162,8 @@ static int resolve(struct options *o)
         return error_set(ERR_USAGE, "--weights gathered: weights are stored in parts over groups along dp: name some, as in --layout dp=2");
     if (o->groups & (o->groups - 1))
         return error_set(ERR_USAGE, "--groups %ld: wanted 8, 16, 32 or 64", o->groups);
+    if (o->packed_cache && !*o->packed_cache)
+        return error_set(ERR_USAGE, "--packed-cache: wanted a folder");
     if (o->top_p == 0)
         return error_set(ERR_USAGE, "--top-p 0: wanted more than 0");
     return 0;

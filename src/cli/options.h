@@ -23,7 +23,7 @@ struct options {
     const char *const *rest;    /* those after the model, n_rest of them */
     int n_rest;
 
-    const char *layout, *shares, *stages, *hosts, *weights, *isa, *without, *activations, *kv, *pin;
+    const char *layout, *shares, *stages, *hosts, *weights, *packed_cache, *isa, *without, *activations, *kv, *pin;
     long threads, chunk, context, groups;
     const char *prompt;
     long n_new;

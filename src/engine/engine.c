@@ -116,7 +116,8 @@ static int open_program(struct engine *e, const struct model_file *file)
     set_limits(e, g);
     struct program_options program = {
         .file = file, .kernels = e->kernels, .pool = e->pool, .mesh = &e->mesh, .rank = e->rank, .stages = e->stages,
-        .context = e->options.context, .profile = e->options.profile, .progress = show_progress, .progress_user = &next_s,
+        .context = e->options.context, .profile = e->options.profile, .packed_cache = e->options.packed_cache,
+        .progress = show_progress, .progress_user = &next_s,
     };
     memcpy(program.axis, e->axis, sizeof program.axis);
     for (uint32_t i = 0; i < e->limits.n_cache_groups; i++)
@@ -287,7 +288,7 @@ void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset
 {
     struct program_counters c;
     program_counters(e->program, &c);
-    *out = (struct rank_counters){ .rank = e->rank, .weight_bytes = c.weight_bytes, .peak_bytes = memory_peak(), .wait_s = c.wait_s,
+    *out = (struct rank_counters){ .rank = e->rank, .weight_bytes = c.weight_bytes, .weights_mapped = c.weights_mapped, .peak_bytes = memory_peak(), .wait_s = c.wait_s,
                                    .wire_s = c.wire_s, .compute_s = MAX(c.step_s - c.wait_s - c.wire_s, 0), .bytes_sent = c.bytes_sent,
                                    .n_hidden = c.n_hidden, .peaks = e->peaks };
     memcpy(out->work, c.work, sizeof out->work);

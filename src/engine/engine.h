@@ -34,6 +34,7 @@ struct engine_options {
     bool full_logits;                   /* sequences may ask for whole rows of logits */
     bool hidden_norms;
     bool profile;                       /* fill in rank_counters.work, and allow engine_probe() */
+    const char *packed_cache;           /* folder of packed weights, or NULL; each rank's own affair */
     bool gathered;                      /* weights are stored in parts over dp, and gathered before use: dp > 1 */
 };
 
@@ -87,6 +88,7 @@ void sequence_stop(struct sequence *s);
 struct rank_counters {
     uint32_t rank;
     uint64_t weight_bytes, peak_bytes;  /* peak: of the process, as the system counts it */
+    bool weights_mapped;                /* from the packed cache */
     double compute_s, wait_s, wire_s;   /* since the last reset */
     uint64_t bytes_sent;
     double hidden_square[PROGRAM_MAX_HIDDEN];           /* see run/program.h */

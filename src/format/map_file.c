@@ -21,6 +21,11 @@ static int code_of(int system_error)
     }
 }
 
+static int64_t nanoseconds(struct timespec t)
+{
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static int map(struct map_file *map, int fd, const char *path)
 {
     struct stat st;
@@ -32,7 +37,7 @@ static int map(struct map_file *map, int fd, const char *path)
         return error_set(ERR_BAD_FILE, "%s: is not a regular file", path);
     if ((uintmax_t)st.st_size > SIZE_MAX)
         return error_set(ERR_BAD_FILE, "%s: %jd bytes are too many for this machine", path, (intmax_t)st.st_size);
-    *map = (struct map_file){ .n_bytes = (size_t)st.st_size };
+    *map = (struct map_file){ .n_bytes = (size_t)st.st_size, .written_ns = nanoseconds(st.st_mtim), .changed_ns = nanoseconds(st.st_ctim) };
     if (!map->n_bytes)          /* mmap() takes no empty range */
         return 0;
     void *bytes = mmap(NULL, map->n_bytes, PROT_READ, MAP_SHARED, fd, 0);

@@ -8,6 +8,7 @@
 struct map_file {
     const uint8_t *bytes;       /* page-aligned; NULL when the file is empty */
     size_t n_bytes;
+    int64_t written_ns, changed_ns;     /* when its bytes were last written, and when anything of it was: mtime and ctime */
 };
 
 /* ERR_BAD_FILE when there is no such file or it is no regular one: a FIFO is refused, not waited for.  A file that shrinks

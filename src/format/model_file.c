@@ -28,6 +28,8 @@ static int add_part(struct model_file *file, struct model_part **last, const cha
     file->n_bytes += part->map.n_bytes;
     file->n_tensors += part->gguf.n_tensors;
     file->digest = XXH3_64bits_withSeed(part->map.bytes, part->gguf.n_header_bytes, file->digest);
+    const int64_t state[] = { (int64_t)part->map.n_bytes, part->map.written_ns, part->map.changed_ns };
+    file->stamp = XXH3_64bits_withSeed(state, sizeof state, file->stamp);
     return 0;
 }
 
@@ -172,6 +174,11 @@ size_t model_file_bytes(const struct model_file *file)
 uint64_t model_file_digest(const struct model_file *file)
 {
     return file->digest;
+}
+
+uint64_t model_file_stamp(const struct model_file *file)
+{
+    return file->stamp;
 }
 
 uint64_t model_file_n_tensors(const struct model_file *file)

@@ -36,6 +36,10 @@ size_t model_file_bytes(const struct model_file *file);                  /* of a
 /* A hash of everything but tensor data (metadata and tensor table, of all parts), the same on every machine.  Against
  * mix-ups, not against forgery. */
 uint64_t model_file_digest(const struct model_file *file);
+/* A hash of the sizes of all parts and of when each was last written or changed in any way (mtime and ctime), as of when it was
+ * opened.  A file with another stamp may have other tensor data.  The other way round, who writes into a file and sets its mtime back
+ * still changes its ctime. */
+uint64_t model_file_stamp(const struct model_file *file);
 
 uint64_t model_file_n_tensors(const struct model_file *file);
 /* In file order; i < n_tensors. */

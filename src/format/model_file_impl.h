@@ -19,7 +19,7 @@ struct model_file {
     const char *path;
     struct model_part *first;       /* its keys are the model's; those of later parts only describe these parts */
     size_t n_bytes;
-    uint64_t digest;
+    uint64_t digest, stamp;
     uint64_t n_tensors;             /* of all parts */
     const struct model_tensor **tensors, **by_name;     /* in file order; sorted */
 };

@@ -19,6 +19,9 @@
 #include "base/quant.h"
 #include "kernel/kernel.h"
 
+/* Packed weights may lie in files (run/packed_file.h): raise this whenever their bytes change.  test_pack.c knows when they do. */
+#define PANEL_LAYOUT_VERSION 1
+
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE bool in_blocks(enum dtype type)

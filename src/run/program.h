@@ -24,6 +24,7 @@ struct program_options {
     uint32_t n_blocks[GRAPH_MAX_CACHE_GROUPS];          /* of the KV cache of each of the graph's cache groups */
     uint32_t context;                       /* most positions of a sequence */
     bool profile;                           /* fill in program_counters.work; costs two looks at the clock for each chunk */
+    const char *packed_cache;               /* see weights_open() */
     weights_progress_fn *progress;
     void *progress_user;
 };
@@ -83,6 +84,7 @@ struct work_counters {
 struct program_counters {
     struct work_counters work[N_WORK_KINDS];
     size_t weight_bytes;
+    bool weights_mapped;
     double step_s;                          /* inside program_step() */
     double wait_s, wire_s;                  /* of that, in communication */
     uint64_t bytes_sent;

@@ -2,21 +2,25 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "kernel/cpu.h"
-#include "kernel/kernel.h"
+#include "kernel/panel.h"
+#include "run/packed_file.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <xxhash.h>
 
 #define TASK_PANELS 64              /* panels that a thread packs at a time */
 
 struct part {
     const struct tensor *tensor;
     const struct model_tensor **source;     /* one, or one for each expert of the slice */
+    uint32_t n_sources;
     unsigned char *data;            /* in the region */
     size_t n_bytes;
 };
@@ -35,6 +39,7 @@ struct weights {
     bool failed;
     unsigned char *region;
     size_t n_bytes;
+    struct packed_file packed;      /* then the region is in it, and read-only */
     /* while loading */
     struct task *task;
     uint32_t n_tasks;
@@ -123,7 +128,7 @@ static void load(void *user, int thread)
 static void find_source(struct weights *weights, struct part *part)
 {
     const struct weight *w = part->tensor->weight;
-    uint32_t n = w->per_expert ? range_size(w->experts) : 1;
+    uint32_t n = part->n_sources = w->per_expert ? range_size(w->experts) : 1;
     part->source = arena_array(&weights->memory, const struct model_tensor *, n + 1);
     for (uint32_t i = 0; part->source && i < n; i++) {
         char name[128];
@@ -145,10 +150,26 @@ static void add_part(struct tensor *t, void *user)
     weights->n_bytes += ROUND_UP(part->n_bytes, CACHE_LINE);
 }
 
-/* Gives every part its place and cuts the work into tasks. */
-static int lay_out(struct weights *weights)
+static bool is_in_region(const struct part *part)
 {
-    size_t at = 0, n_tasks = 0;
+    return part->tensor->weight->use != WEIGHT_LOOKUP && part->n_bytes;
+}
+
+static void place_parts(struct weights *weights)
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < weights->n_parts; i++) {
+        struct part *part = &weights->part[i];
+        if (!is_in_region(part))
+            continue;
+        part->data = weights->region + at;
+        at += ROUND_UP(part->n_bytes, CACHE_LINE);
+    }
+}
+
+static int cut_into_tasks(struct weights *weights)
+{
+    size_t n_tasks = 0;
     for (uint32_t i = 0; i < weights->n_parts; i++)
         n_tasks += 1 + range_size(weights->part[i].tensor->weight->stored) / TASK_PANELS;
     if (!(weights->task = calloc(n_tasks + 1, sizeof *weights->task)))
@@ -156,11 +177,7 @@ static int lay_out(struct weights *weights)
     for (uint32_t i = 0; i < weights->n_parts; i++) {
         struct part *part = &weights->part[i];
         const struct weight *w = part->tensor->weight;
-        if (w->use == WEIGHT_LOOKUP || !part->n_bytes)
-            continue;
-        part->data = weights->region + at;
-        at += ROUND_UP(part->n_bytes, CACHE_LINE);
-        for (uint32_t panel = w->stored.begin; panel < w->stored.end; panel += TASK_PANELS)
+        for (uint32_t panel = w->stored.begin; is_in_region(part) && panel < w->stored.end; panel += TASK_PANELS)
             weights->task[weights->n_tasks++] = (struct task){ part, panel, MIN(panel + TASK_PANELS, w->stored.end) };
     }
     return 0;
@@ -182,7 +199,86 @@ static int take_region(struct weights *weights)
     return 0;
 }
 
-int weights_open(struct weights **out, struct graph *g, const struct model_file *file, struct pool *pool,
+static int pack(struct weights *weights, struct pool *pool)
+{
+    int err;
+    if ((err = take_region(weights)) < 0 || (err = cut_into_tasks(weights)) < 0)
+        return err;
+    place_parts(weights);
+    pool_run(pool, load, weights);
+    free(weights->task);
+    weights->task = NULL;
+    return 0;
+}
+
+/* ---- packed files ---- */
+/* A few bytes of a tensor: two models may differ in nothing else that is looked at.  The pages around them are given back. */
+static void add_sample(XXH3_state_t *hash, const struct model_file *file, const struct model_tensor *t, size_t at)
+{
+    const size_t window = 1 << 16;              /* what the system maps around a page that is touched */
+    size_t begin = at > window ? at - window : 0;
+    XXH3_128bits_update(hash, (const char *)t->data + at, MIN(64, t->n_bytes - at));
+    model_file_drop_pages(file, (const char *)t->data + begin, MIN(2 * window, t->n_bytes - begin));
+}
+
+/* What the part's bytes follow from, but for the tensors' data. */
+static void add_description(XXH3_state_t *hash, const struct part *part)
+{
+    const struct weight *w = part->tensor->weight;
+    const uint64_t numbers[] = {
+        w->type, w->use, w->n_rows, w->n_columns, w->rows.begin, w->rows.end, w->columns.begin, w->columns.end,
+        w->experts.begin, w->experts.end, w->per_expert, w->stored.begin, w->stored.end, part->n_bytes,
+    };
+    XXH3_128bits_update(hash, w->name, strlen(w->name) + 1);
+    XXH3_128bits_update(hash, numbers, sizeof numbers);
+}
+
+static int make_key(struct packed_key *out, const struct weights *weights)
+{
+    const uint64_t start[] = { PANEL_LAYOUT_VERSION, PANEL_ROWS, model_file_digest(weights->file) };
+    XXH3_state_t *hash = XXH3_createState();
+    if (!hash)
+        return error_set(ERR_NO_MEMORY, "out of memory for loading");
+    XXH3_128bits_reset(hash);
+    XXH3_128bits_update(hash, start, sizeof start);
+    for (uint32_t i = 0; i < weights->n_parts; i++) {
+        const struct part *part = &weights->part[i];
+        if (!is_in_region(part))
+            continue;
+        add_description(hash, part);
+        for (uint32_t s = 0; s < part->n_sources; s++) {
+            add_sample(hash, weights->file, part->source[s], part->source[s]->n_bytes / 3);
+            add_sample(hash, weights->file, part->source[s], part->source[s]->n_bytes / 3 * 2);
+        }
+    }
+    XXH128_hash_t h = XXH3_128bits_digest(hash);
+    XXH3_freeState(hash);
+    *out = (struct packed_key){ { h.high64, h.low64 }, model_file_stamp(weights->file) };
+    return 0;
+}
+
+/* Maps what an earlier start has packed, or packs, and writes that for the next. */
+static int map_or_pack(struct weights *weights, struct pool *pool, const char *folder)
+{
+    struct packed_key key;
+    int err = make_key(&key, weights);
+    if (err < 0)
+        return err;
+    if ((err = packed_file_open(&weights->packed, folder, &key, weights->n_bytes, pool)) == 0) {
+        weights->region = (unsigned char *)(uintptr_t)weights->packed.bytes;
+        place_parts(weights);
+        return 0;
+    }
+    if (err < 0)
+        log_own("%s; it is made anew", error_text());
+    if ((err = pack(weights, pool)) < 0)
+        return err;
+    if (packed_file_write(folder, &key, weights->region, weights->n_bytes, pool) < 0)
+        log_warning("--packed-cache: %s", error_text());
+    return 0;
+}
+
+int weights_open(struct weights **out, struct graph *g, const struct model_file *file, struct pool *pool, const char *packed_cache,
                  weights_progress_fn *progress, void *user)
 {
     struct weights *weights = calloc(1, sizeof *weights);
@@ -201,11 +297,8 @@ int weights_open(struct weights **out, struct graph *g, const struct model_file 
         err = error_set(ERR_NO_MEMORY, "out of memory for weights");
         goto done;
     }
-    if ((err = take_region(weights)) < 0 || (err = lay_out(weights)) < 0)
+    if ((err = packed_cache && weights->n_bytes ? map_or_pack(weights, pool, packed_cache) : pack(weights, pool)) < 0)
         goto done;
-    pool_run(pool, load, weights);
-    free(weights->task);
-    weights->task = NULL;
     *out = weights;
     weights = NULL;
 done:
@@ -217,8 +310,9 @@ void weights_close(struct weights *weights)
 {
     if (!weights)
         return;
-    if (weights->region)
+    if (weights->region && !weights->packed.map)
         munmap(weights->region, weights->n_bytes);
+    packed_file_close(&weights->packed);
     free(weights->task);
     free(weights->part);
     free(weights->by_id);
@@ -230,6 +324,11 @@ const void *weights_data(const struct weights *weights, const struct tensor *t)
 {
     const struct part *part = weights->by_id[t->id];
     return t->weight->use == WEIGHT_LOOKUP ? part->source[0]->data : part->data;
+}
+
+bool weights_are_mapped(const struct weights *weights)
+{
+    return weights->packed.map;
 }
 
 size_t weights_bytes(const struct weights *weights)

@@ -24,7 +24,7 @@ def has(name, value, shape):
             for element in value[:3] + value[-1:]:
                 has(name + "[]", element, shape[0])
     else:
-        t.check(name, isinstance(value, shape) and not isinstance(value, bool), f"wanted {shape}, got {value!r:.300}")
+        t.check(name, isinstance(value, shape) and isinstance(value, bool) == (shape is bool), f"wanted {shape}, got {value!r:.300}")
 
 
 def test_logits():
@@ -96,7 +96,7 @@ def test_bench():
         has("bench", got, {"model": TEXT, "layout": TEXT, "threads": INT,
                            "results": [{"test": TEXT, "tokens": INT, "batch": INT, "tokens_per_s": {"min": NUMBER, "median": NUMBER, "max": NUMBER},
                                         "micro_batches": INT, "bubble_share": NUMBER}],
-                           "ranks": [{"rank": INT, "weight_bytes": INT, "peak_bytes": INT, "compute_s": NUMBER, "wait_s": NUMBER, "wire_s": NUMBER, "bytes_sent": INT}]})
+                           "ranks": [{"rank": INT, "weight_bytes": INT, "weights_mapped": bool, "peak_bytes": INT, "compute_s": NUMBER, "wait_s": NUMBER, "wire_s": NUMBER, "bytes_sent": INT}]})
         t.equal("bench: its tests", [(r["test"], r["tokens"], r["batch"]) for r in got["results"]], [("prefill", 64, 1), ("decode", 8, 1), ("decode", 8, 4)])
         t.equal("bench: its ranks", [r["rank"] for r in got["ranks"]], list(range(n_ranks)))
         for r in got["results"]:
