@@ -16,6 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 STOA = os.path.join(HERE, "..", "stoa")
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "stoa")
 SMOLLM2 = os.path.join(CACHE, "SmolLM2-135M-Instruct.Q4_1.gguf")
+# Some 40 tokens, as a short question in a chat template has.
+PROMPT = ("A distributed engine splits a model over several workers. Each worker keeps a part of the weights, and they exchange "
+          "partial results at every layer. Why does the order of a sum matter?")
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -87,6 +90,17 @@ def stoa_cpu_rate(stoa, model, *flags, extra=2):
     less = stoa_bench(stoa, model, *flags)
     more = stoa_bench(stoa, model, *flags, repeat=1 + extra)
     return extra * less["results"][0]["tokens"] / (more["cpu_s"] - less["cpu_s"]), (less["others"] + more["others"]) / 2
+
+
+def stoa_first_token(stoa, model, *flags):
+    """Seconds from the start of the process to the end of it, one token of an answer to PROMPT, and its greatest resident memory."""
+    start = time.perf_counter()
+    process = subprocess.Popen([stoa, "run", model, "--raw", "-p", PROMPT, "-n", "1", *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"stoa run {model}: exit code {process.returncode}")
+    return time.perf_counter() - start, used.ru_maxrss * 1024
 
 
 def figures(samples):

@@ -37,10 +37,11 @@ def install():
 
 
 class Peer:
-    """A process that holds the model and answers one question at a time; see peer_worker.py for the questions, and for plain."""
+    """A process that holds the model and answers one question at a time; see peer_worker.py for the questions, and for plain.
+    context: most tokens of each of the sequences."""
 
-    def __init__(self, model, threads, context, plain=False):
-        self.process = subprocess.Popen([PYTHON, "-B", WORKER, model, str(threads), str(context), str(int(plain))],
+    def __init__(self, model, threads, context, plain=False, sequences=1):
+        self.process = subprocess.Popen([PYTHON, "-B", WORKER, "serve", model, str(threads), str(context), str(int(plain)), str(sequences)],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.hello = self.read()
 
@@ -63,8 +64,13 @@ class Peer:
         self.process.wait()
 
 
-def first_token(model, threads, prompt, plain=False):
+def quantize(source, to):
+    """Every matrix of an F16 file as Q4_K."""
+    subprocess.run([PYTHON, "-B", WORKER, "quantize", source, to, str(os.cpu_count())], check=True)
+
+
+def first_token(model, threads, prompt, plain=False, context=0):
     """A fresh process loads the model and picks the first token of an answer to the raw prompt.  What it says has "seconds"
-    (from before the model is loaded, Python's start and imports left out), "peak_bytes" and "import_bytes"."""
-    done = subprocess.run([PYTHON, "-B", WORKER, model, str(threads), "0", str(int(plain)), prompt], stdout=subprocess.PIPE, text=True, check=True)
+    (from before the model is loaded, Python's start and imports left out), "peak_bytes" and "import_bytes".  context: 0 for the model's."""
+    done = subprocess.run([PYTHON, "-B", WORKER, "first", model, str(threads), str(context), str(int(plain)), prompt], stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)

@@ -1,10 +1,11 @@
 """peer_worker.py: llama.cpp behind its Python binding, in the environment that peer.py makes.
 
-    peer_worker.py MODEL THREADS CONTEXT PLAIN      a line of JSON in, a line of JSON out:
+    peer_worker.py serve MODEL THREADS CONTEXT PLAIN SEQUENCES      a line of JSON in, a line of JSON out:
         {"test": "prefill", "tokens": N}            -> {"seconds": S, "cpu_s": S}  one batch of N tokens, logits of the last
-        {"test": "decode", "tokens": N}             -> {"seconds": S, "cpu_s": S}  N tokens, one after another, logits of each
+        {"test": "decode", "tokens": N}             -> {"seconds": S, "cpu_s": S}  N tokens of each sequence, one of each in a batch
         {"test": "logits", "ids": [..], "to": PATH} -> {"rows": N}      f32 logits after each id, row after row
-    peer_worker.py MODEL THREADS 0 PLAIN PROMPT     loads, answers one token, and says how long that took
+    peer_worker.py first MODEL THREADS CONTEXT PLAIN PROMPT         loads, answers one token, and says how long that took
+    peer_worker.py quantize FROM TO THREADS                         every matrix as Q4_K
 
 Only the calls of llama_decode are timed, so Python is no part of the figures.  Settings are the defaults of llama.cpp's own
 benchmark: n_batch 2048, n_ubatch 512, f16 cache, flash attention as it chooses, threads for prefill as for decode.
@@ -25,7 +26,7 @@ def peak_bytes():
 
 
 class Engine:
-    def __init__(self, path, threads, context, plain):
+    def __init__(self, path, threads, context, plain, sequences=1):
         self.quiet = L.llama_log_callback(lambda level, text, user: None)
         L.llama_log_set(self.quiet, ctypes.c_void_p(0))
         L.llama_backend_init()
@@ -35,7 +36,8 @@ class Engine:
         if not self.model:
             sys.exit(f"llama.cpp cannot load {path}")
         params = L.llama_context_default_params()
-        params.n_ctx = context
+        params.n_ctx = context * sequences
+        params.n_seq_max = self.n_sequences = sequences
         params.n_batch = 2048
         params.n_ubatch = 512
         params.n_threads = params.n_threads_batch = threads
@@ -68,24 +70,36 @@ class Engine:
         return self.timed_decode(batch)
 
     def generate(self, n):
-        ids = self.ids(n)
+        """As llama.cpp's benchmark of batches does it: every sequence adds a token to each batch."""
+        ids = self.ids(n * self.n_sequences)
+        batch = self.batch([(0, s) for s in range(self.n_sequences)])
         self.clear()
         total = np.zeros(2)
         for i in range(n):
-            one = (L.llama_token * 1)(ids[i])
-            total += self.timed_decode(L.llama_batch_get_one(one, 1))
+            for s in range(self.n_sequences):
+                batch.token[s] = ids[i * self.n_sequences + s]
+                batch.pos[s] = i
+            total += self.timed_decode(batch)
+        L.llama_batch_free(batch)
         return total
+
+    @staticmethod
+    def batch(places):
+        """A token for each (position, sequence), with logits of all."""
+        batch = L.llama_batch_init(len(places), 0, 1)
+        batch.n_tokens = len(places)
+        for i, (position, sequence) in enumerate(places):
+            batch.pos[i] = position
+            batch.n_seq_id[i] = 1
+            batch.seq_id[i][0] = sequence
+            batch.logits[i] = True
+        return batch
 
     def logits(self, ids):
         """Yields a row of f32 for each position."""
-        batch = L.llama_batch_init(len(ids), 0, 1)
-        batch.n_tokens = len(ids)
+        batch = self.batch([(i, 0) for i in range(len(ids))])
         for i, token in enumerate(ids):
             batch.token[i] = token
-            batch.pos[i] = i
-            batch.n_seq_id[i] = 1
-            batch.seq_id[i][0] = 0
-            batch.logits[i] = True
         self.clear()
         self.decode(batch)
         for i in range(len(ids)):
@@ -111,8 +125,8 @@ def answer(engine, question):
     return {"rows": len(question["ids"])}
 
 
-def serve(path, threads, context, plain):
-    engine = Engine(path, threads, context, plain)
+def serve(path, threads, context, plain, sequences):
+    engine = Engine(path, threads, context, plain, sequences)
     engine.prefill(engine.ids(64))
     engine.generate(8)
     print(json.dumps({"n_vocab": engine.n_vocab}), flush=True)
@@ -122,9 +136,9 @@ def serve(path, threads, context, plain):
     os._exit(0)                 # without tearing llama.cpp down, which may print
 
 
-def first_token(path, threads, plain, prompt):
+def first_token(path, threads, context, plain, prompt):
     before, start = peak_bytes(), time.perf_counter()
-    engine = Engine(path, threads, 0, plain)
+    engine = Engine(path, threads, context, plain)
     ids = engine.tokenize(prompt)
     engine.prefill(ids)
     row = L.llama_get_logits_ith(engine.context, -1)
@@ -134,9 +148,22 @@ def first_token(path, threads, plain, prompt):
     os._exit(0)
 
 
+def quantize(source, to, threads):
+    quiet = L.llama_log_callback(lambda level, text, user: None)
+    L.llama_log_set(quiet, ctypes.c_void_p(0))
+    params = L.llama_model_quantize_default_params()
+    params.ftype, params.pure, params.nthread = L.LLAMA_FTYPE_MOSTLY_Q4_K_S, True, threads
+    if L.llama_model_quantize(source.encode(), to.encode(), ctypes.byref(params)):
+        sys.exit(f"llama.cpp cannot quantize {source}")
+
+
 if __name__ == "__main__":
-    model, threads, context, plain = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "1"
-    if len(sys.argv) == 6:
-        first_token(model, threads, plain, sys.argv[5])
+    what, arguments = sys.argv[1], sys.argv[2:]
+    if what == "quantize":
+        quantize(arguments[0], arguments[1], int(arguments[2]))
     else:
-        serve(model, threads, context, plain)
+        model, threads, context, plain = arguments[0], int(arguments[1]), int(arguments[2]), arguments[3] == "1"
+        if what == "first":
+            first_token(model, threads, context, plain, arguments[4])
+        else:
+            serve(model, threads, context, plain, int(arguments[4]))
