@@ -285,6 +285,11 @@ uint32_t node_first_weight(const struct node *n)
     return n->op == OP_expert_matmul ? 2 : 1;
 }
 
+bool node_multiplies(const struct node *n)
+{
+    return n->op == OP_matmul || n->op == OP_expert_matmul;
+}
+
 void graph_remove(struct graph *g, struct node *n)
 {
     *(n->prev ? &n->prev->next : &g->first) = n->next;
@@ -312,6 +317,22 @@ void graph_replace_uses(struct graph *g, struct tensor *old, struct tensor *by, 
         old->is_output = false;
         graph_output(by, old->name);
     }
+}
+
+void graph_replace(struct graph *g, struct node *first, struct node *last, struct node *by)
+{
+    by->prev = first->prev;
+    by->next = last->next;
+    *(by->prev ? &by->prev->next : &g->first) = by;
+    *(by->next ? &by->next->prev : &g->last) = by;
+    for (uint32_t i = 0; i < by->n_out; i++)
+        by->out[i]->maker = by;
+}
+
+void graph_report(const struct graph *g, const struct node *n, const char *what)
+{
+    if (g->log)
+        fprintf(g->log, "%%%u  %s\n", n->out[0]->id, what);
 }
 
 uint32_t *graph_count_uses(const struct graph *g)

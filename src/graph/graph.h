@@ -1,7 +1,7 @@
 /* graph.h: a computation as nodes and tensors.
  *
  * A model file builds a graph as if for one device.  Passes rewrite it: pass_shard() turns it into the part of one rank,
- * pass_fuse() joins nodes, pass_place() gives every tensor its place in memory.  The graph does not compute: src/run
+ * pass_fuse_*() join nodes, pass_place() gives every tensor its place in memory.  The graph does not compute: src/run
  * compiles it into a program.
  *
  *   dim      mul * symbol + add, with a label when a layout may cut it, and then `width` columns for each element of the
@@ -33,9 +33,9 @@ extern const char *const symbol_name[N_SYMBOLS];
 
 #define GRAPH_MAX_DIMS 6
 #define GRAPH_MAX_CACHE_GROUPS 4
-#define NODE_MAX_INPUTS 8
+#define NODE_MAX_INPUTS 12
 #define NODE_MAX_OUTPUTS 4
-#define NODE_MAX_STEPS 8
+#define NODE_MAX_STEPS 12
 
 struct dim {
     uint64_t mul, add;
@@ -91,7 +91,7 @@ struct tensor {
 };
 
 enum op {
-#define OP(name, n_inputs, n_outputs, kind, shape, shard, cost) OP_##name,
+#define OP(name, n_inputs, n_outputs, kind, columns, shape, shard, cost) OP_##name,
 #include "graph/ops.def"
 #undef OP
     N_OPS
@@ -103,6 +103,9 @@ enum op_kind {
     KIND_REGION,                    /* the whole operator is one parallel region */
     KIND_COMM,                      /* talks to other ranks */
 };
+
+/* What a row operator needs together of a row, to make the same columns of its output. */
+enum op_columns { COLUMNS_WHOLE, COLUMNS_ANY, COLUMNS_BLOCK, COLUMNS_HEAD };
 
 /* Frequencies base^(-2i/n), changed as the model file says, and a factor on every cosine and sine.
  *   ROPE_LINEAR   divided by factor
@@ -148,7 +151,7 @@ struct node {
     int layer;                      /* of the model; LAYER_ANY: belongs wherever it is used */
     uint32_t n_in, n_out, n_steps;
     struct tensor *in[NODE_MAX_INPUTS], *out[NODE_MAX_OUTPUTS];
-    struct node *step[NODE_MAX_STEPS];      /* row_chain: the nodes that it joins, in order */
+    struct node *step[NODE_MAX_STEPS];      /* row_chain, matmul_chain: the nodes that it joins, in order */
     struct node_attr attr;
     struct node *next, *prev;
 };
@@ -182,6 +185,7 @@ struct op_info {
     const char *name;
     uint32_t n_inputs, n_outputs;   /* at least; matmul takes more weights with more outputs */
     enum op_kind kind;
+    enum op_columns columns;
     /* Sets type, n_dims and dim of the outputs from the inputs; 0 or an error. */
     int (*shape)(struct graph *g, struct node *n);
     /* Adds this rank's version to s->to and maps the outputs (pass_shard.c). */
@@ -242,6 +246,9 @@ struct node *graph_node(struct graph *g, enum op op, struct tensor *const *in, u
 /* ---- what passes use ---- */
 struct tensor *graph_tensor(struct graph *g, enum dtype type);
 void graph_remove(struct graph *g, struct node *n);
+/* `by`, whose operands are set, takes the place of the nodes from first to last. */
+void graph_replace(struct graph *g, struct node *first, struct node *last, struct node *by);
+void graph_report(const struct graph *g, const struct node *n, const char *what);
 void graph_move_before(struct graph *g, struct node *n, struct node *place);
 /* Every use of `old` becomes `by`; `what` is reported to g->log. */
 void graph_replace_uses(struct graph *g, struct tensor *old, struct tensor *by, const char *what);
@@ -260,8 +267,28 @@ static inline bool tensor_rows_are_split(const struct tensor *t)
 {
     return t->placement[AXIS_TP].kind == PLACE_SPLIT && t->placement[AXIS_TP].dim == 0;
 }
-/* Where the weights of a matmul or an expert_matmul begin among its inputs. */
+/* A matmul or an expert_matmul; and where its weights begin among its inputs. */
+bool node_multiplies(const struct node *n);
 uint32_t node_first_weight(const struct node *n);
+
+
+/* ---- matmul_chain: a product (matmul or expert_matmul), and after it row operators, its epilogue ----
+ * Who has computed some columns of the product for some rows does the epilogue on them at once, so it may have row operators only
+ * that make columns of their output from the same columns of their inputs.  A strip is the outputs of the product that the
+ * epilogue ties together (gate and up; k and v, which are stored together), with the steps that work on them: all of the same
+ * columns, of which a chunk of work has `unit`s: whole panels, blocks and heads, as the steps need them. */
+struct strip {
+    uint64_t n_columns;             /* of each of its outputs; the last unit may be a part of one */
+    uint32_t unit;
+};
+struct strips {
+    uint32_t n;
+    struct strip strip[NODE_MAX_OUTPUTS];
+    uint8_t of_product[NODE_MAX_OUTPUTS];   /* the strip of each output of step[0] */
+    uint8_t of_step[NODE_MAX_STEPS];        /* of each step from 1 on */
+};
+/* NULL, or which rule the chain breaks. */
+const char *chain_strips(struct strips *out, const struct node *chain);
 
 /* 0, or ERR_FAILED with the node that breaks a rule: topological order, one maker, shapes as the shape rules give them, partial
  * sums and split rows only where they are understood, gathers that start early waited for in their order and before a use. */
@@ -279,8 +306,13 @@ int pass_simplify(struct graph *g);
 /* Makes the part of `rank` as a new graph; `from` stays as it is.  gathered: what groups of dp hold in common is stored in parts.
  * ERR_USAGE when the layout does not fit the model. */
 int pass_shard(struct graph **to, const struct graph *from, const struct mesh *mesh, bool gathered, uint32_t rank);
-/* Joins matmuls of one input, and runs of row operators into chains.  Keeps every output bit for bit. */
-int pass_fuse(struct graph *g);
+/* Three ways to fewer, longer regions of work; each keeps every output bit for bit. */
+/* Matmuls of one input become one with several weights. */
+int pass_fuse_matmuls(struct graph *g);
+/* A product and row operators on its columns become a matmul_chain. */
+int pass_fuse_epilogues(struct graph *g);
+/* Runs of the row operators that are left become a row_chain. */
+int pass_fuse_rows(struct graph *g);
 /* Starts the gathering of a layer's weights a layer early.  Keeps every output bit for bit. */
 int pass_overlap(struct graph *g);
 /* How many bytes n rows of k weights take; the backend's rule. */

@@ -7,8 +7,8 @@
 #include <string.h>
 
 const struct op_info op_info[N_OPS] = {
-#define OP(name, n_inputs, n_outputs, kind, shape, shard_rule, cost) \
-    [OP_##name] = { #name, n_inputs, n_outputs, kind, shape, shard_rule, cost },
+#define OP(name, n_inputs, n_outputs, kind, columns, shape, shard_rule, cost) \
+    [OP_##name] = { #name, n_inputs, n_outputs, KIND_##kind, COLUMNS_##columns, shape, shard_rule, cost },
 #include "graph/ops.def"
 #undef OP
 };

@@ -30,7 +30,16 @@ int shard_map(struct shard *s, const struct node *n, uint32_t i, struct tensor *
 int shard_rebuild(struct shard *s, const struct node *n, struct tensor *const *in, const struct node_attr *attr);
 void shard_keep_rows(struct tensor *out, struct tensor *const *in, uint32_t n_in);
 
-#define OP(name, n_inputs, n_outputs, kind, shape, shard_rule, cost) \
+/* chain.c: nodes that join others.  `uses` is graph_count_uses() from before.
+ * Fills inputs and outputs of a chain from its steps; false when they are too many for a node, or nobody wants an output. */
+bool chain_operands(struct node *chain, const uint32_t *uses);
+bool chain_makes(const struct node *chain, const struct tensor *t);
+/* The tensor whose rows are those of the node's work; and whether the work on a row of one node is at the same row of the other,
+ * on the same rank. */
+const struct tensor *node_rows(const struct node *n);
+bool nodes_share_rows(const struct node *a, const struct node *b);
+
+#define OP(name, n_inputs, n_outputs, kind, columns, shape, shard_rule, cost) \
     int shape(struct graph *g, struct node *n);                     \
     int shard_rule(struct shard *s, const struct node *n);          \
     void cost(const struct node *n, double *flops, double *weight_bytes);

@@ -120,7 +120,10 @@ static void print_steps(const struct node *n, FILE *to)
             fputs(j ? ", " : "", to);
             print_operand(n->step[i]->in[j], to);
         }
-        fprintf(to, ") -> %%%u", n->step[i]->out[0]->id);
+        fputc(')', to);
+        print_attr(n->step[i], to);
+        for (uint32_t j = 0; j < n->step[i]->n_out; j++)
+            fprintf(to, "%s%%%u", j ? ", " : " -> ", n->step[i]->out[j]->id);
     }
     if (n->n_steps)
         fputs(" }", to);
@@ -264,7 +267,7 @@ static void draw_node(const struct node *n, int layer, FILE *to)
     static const char *const color[] = {
         [KIND_INPUT] = "white", [KIND_ROWS] = "lightyellow", [KIND_REGION] = "lightblue", [KIND_COMM] = "salmon",
     };
-    const char *fill = n->n_steps ? color[KIND_ROWS] : color[op_info[n->op].kind];
+    const char *fill = n->op == OP_row_chain ? color[KIND_ROWS] : color[op_info[n->op].kind];
     fprintf(to, "  n%u [fillcolor=%s, label=\"", n->out[0]->id, fill);
     if (!n->n_steps)
         fputs(op_info[n->op].name, to);

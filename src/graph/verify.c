@@ -54,6 +54,24 @@ static int verify_input(struct walk *walk, const struct node *n, const struct te
     return 0;
 }
 
+/* What a step takes comes from outside or from a step before it. */
+static int verify_steps(const struct node *n)
+{
+    struct node before = { .n_steps = 0 };
+    for (uint32_t s = 0; s < n->n_steps; before.step[before.n_steps++] = n->step[s++])
+        for (uint32_t i = 0; i < n->step[s]->n_in; i++) {
+            const struct tensor *t = n->step[s]->in[i];
+            bool is_given = chain_makes(&before, t);
+            for (uint32_t k = 0; k < n->n_in; k++)
+                is_given |= n->in[k] == t;
+            if (!is_given)
+                return broken(n, "a step takes what is not there:", t);
+        }
+    struct strips strips;
+    const char *wrong = n->op == OP_matmul_chain ? chain_strips(&strips, n) : NULL;
+    return wrong ? broken(n, wrong, n->out[0]) : 0;
+}
+
 /* It reads rows of the input that are not the row which it makes, or all of them. */
 static bool reads_all_rows(const struct node *n, uint32_t input)
 {
@@ -99,7 +117,7 @@ static int verify_node(struct graph *g, struct node *n, struct walk *walk)
         if (n->op == OP_gather_weight && n->attr.early)
             known->coming = ++walk->n_started;
     }
-    if (err < 0 || (err = verify_placement(n)) < 0)
+    if (err < 0 || (err = verify_placement(n)) < 0 || (err = verify_steps(n)) < 0)
         return err;
     return verify_shape(g, n);
 }

@@ -7,33 +7,51 @@
 
 #include <string.h>
 
-const char *const pass_name[N_PASSES] = { "build", "simplify", "shard", "fuse", "overlap", "place" };
+/* What the flags call passes: one, or several in a row. */
+static const struct { const char *name; enum pass first, last; bool must; } passes[] = {
+    { "build", PASS_BUILD, PASS_BUILD, true },
+    { "simplify", PASS_SIMPLIFY, PASS_SIMPLIFY, false },
+    { "shard", PASS_SHARD, PASS_SHARD, true },
+    { "fuse_matmuls", PASS_FUSE_MATMULS, PASS_FUSE_MATMULS, false },
+    { "fuse_epilogues", PASS_FUSE_EPILOGUES, PASS_FUSE_EPILOGUES, false },
+    { "fuse_rows", PASS_FUSE_ROWS, PASS_FUSE_ROWS, false },
+    { "fuse", PASS_FUSE_MATMULS, PASS_FUSE_ROWS, false },
+    { "overlap", PASS_OVERLAP, PASS_OVERLAP, false },
+    { "place", PASS_PLACE, PASS_PLACE, false },
+};
+
+/* The row of a name of n letters; COUNT_OF(passes) when there is none. */
+static size_t find_row(const char *name, size_t n)
+{
+    size_t i = 0;
+    while (i < COUNT_OF(passes) && (strlen(passes[i].name) != n || memcmp(passes[i].name, name, n)))
+        i++;
+    if (i == COUNT_OF(passes))
+        error_set(ERR_USAGE, "there is no pass \"%.*s\": build, simplify, shard, fuse (fuse_matmuls, fuse_epilogues, fuse_rows), overlap, place",
+                  (int)MIN(n, 64), name);
+    return i;
+}
 
 int pass_find(enum pass *out, const char *name)
 {
-    for (int i = 0; i < N_PASSES; i++)
-        if (!strcmp(name, pass_name[i])) {
-            *out = (enum pass)i;
-            return 0;
-        }
-    return error_set(ERR_USAGE, "there is no pass \"%s\": build, simplify, shard, fuse, overlap, place", name);
+    size_t i = find_row(name, strlen(name));
+    if (i == COUNT_OF(passes))
+        return ERR_USAGE;
+    *out = passes[i].last;
+    return 0;
 }
 
 int pass_parse_without(unsigned *mask, const char *names)
 {
     *mask = 0;
     while (names && *names) {
-        char name[32];
-        size_t n = strcspn(names, ",");
-        enum pass pass = PASS_BUILD;
-        memcpy(name, names, MIN(n, sizeof name - 1));
-        name[MIN(n, sizeof name - 1)] = 0;
-        int err = pass_find(&pass, name);
-        if (err < 0)
-            return err;
-        if (pass == PASS_BUILD || pass == PASS_SHARD)
-            return error_set(ERR_USAGE, "pass %s cannot be left out: simplify, fuse, overlap and place can", name);
-        *mask |= 1u << pass;
+        size_t n = strcspn(names, ","), i = find_row(names, n);
+        if (i == COUNT_OF(passes))
+            return ERR_USAGE;
+        if (passes[i].must)
+            return error_set(ERR_USAGE, "pass %s cannot be left out: simplify, fuse, overlap and place can", passes[i].name);
+        for (unsigned pass = passes[i].first; pass <= passes[i].last; pass++)
+            *mask |= 1u << pass;
         names += n + (names[n] == ',');
     }
     return 0;
@@ -56,7 +74,9 @@ int compile_rank(struct graph **out, const struct model_file *file, const struct
     } else if ((err = pass_shard(&mine, g, &options->mesh, options->gathered, rank)) < 0) {
         goto done;
     }
-    if ((wanted(options, PASS_FUSE, last) && (err = pass_fuse(mine)) < 0) ||
+    if ((wanted(options, PASS_FUSE_MATMULS, last) && (err = pass_fuse_matmuls(mine)) < 0) ||
+        (wanted(options, PASS_FUSE_EPILOGUES, last) && (err = pass_fuse_epilogues(mine)) < 0) ||
+        (wanted(options, PASS_FUSE_ROWS, last) && (err = pass_fuse_rows(mine)) < 0) ||
         (wanted(options, PASS_OVERLAP, last) && (err = pass_overlap(mine)) < 0) ||
         (last >= PASS_PLACE && (err = pass_place(mine, !(options->without & 1u << PASS_PLACE), matmul_packed_bytes)) < 0))
         goto done;

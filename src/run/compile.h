@@ -4,20 +4,19 @@
 
 #include "model/model.h"
 
-enum pass { PASS_BUILD, PASS_SIMPLIFY, PASS_SHARD, PASS_FUSE, PASS_OVERLAP, PASS_PLACE, N_PASSES };
-extern const char *const pass_name[N_PASSES];
+enum pass { PASS_BUILD, PASS_SIMPLIFY, PASS_SHARD, PASS_FUSE_MATMULS, PASS_FUSE_EPILOGUES, PASS_FUSE_ROWS, PASS_OVERLAP, PASS_PLACE, N_PASSES };
 
 struct compile_options {
     struct model_options model;
     struct mesh mesh;
     bool gathered;              /* weights are stored in parts over dp, and gathered before use */
-    unsigned without;           /* bits 1 << enum pass: fuse does nothing, overlap gathers a weight when it is needed, place shares no memory; simplify is left out of
-                                   the model's graph only: what pass_shard() makes is tidied up always */
+    unsigned without;           /* bits 1 << enum pass: overlap gathers a weight when it is needed, place shares no memory; simplify is left out of the
+                                   model's graph only: what pass_shard() makes is tidied up always */
 };
 
-/* A pass by name; "build" and "shard" can be stopped after but not switched off.  ERR_USAGE names the choices. */
+/* A pass by name, or "fuse" for the last of the three; ERR_USAGE names the choices. */
 int pass_find(enum pass *out, const char *name);
-/* A comma list of passes to leave out, as a mask; NULL is none. */
+/* A comma list of passes to leave out, as a mask; "fuse" is all three of them, "build" and "shard" are refused, NULL is none. */
 int pass_parse_without(unsigned *mask, const char *names);
 
 /* Runs the passes up to `last` for `rank`.  Closes nothing of the caller's; graph_close() the result. */

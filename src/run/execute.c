@@ -1,6 +1,6 @@
 /* execute.c: how each operator runs, chunk by chunk.
  *
- * Row operators are functions of one row; they run alone or as the links of a chain.  A chunk is a few rows, a few panels
+ * Row operators are functions of one row, or of some columns of it; they run alone or as the links of a chain.  A chunk is a few rows, a few panels
  * of a matmul, or a few tokens of a sequence at one KV head.  Who computes which chunk never changes a bit. */
 #include "run/instr.h"
 
@@ -10,104 +10,104 @@
 
 #include <string.h>
 
-/* ---- row operators: row `r` on thread `t` ---- */
-typedef void row_fn(struct program *p, struct instr *in, uint32_t r, int t);
+/* ---- row operators ---- */
+typedef void row_fn(struct program *p, struct instr *in, const struct piece *at);
 
-static void row_embed(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_embed(struct program *p, struct instr *in, const struct piece *at)
 {
     const struct operand *table = &in->in[1];
-    const char *row = table->base + (size_t)p->step->tokens[r] * table->row_bytes;
-    dequantize_row(operand_row(&in->out[0], r, t), row, table->type, table->n_columns);
+    const char *row = table->base + (size_t)p->step->tokens[at->row] * table->row_bytes;
+    dequantize_row(piece_row(&in->out[0], at), row, table->type, table->n_columns);
 }
 
-static void row_rows(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_rows(struct program *p, struct instr *in, const struct piece *at)
 {
     const int32_t *rows = in->in[1].base ? (const int32_t *)in->in[1].base : p->step->rows;     /* sorted by expert, or wanted */
-    const void *from = operand_row(&in->in[0], (uint32_t)rows[r], t);
-    memcpy(operand_row(&in->out[0], r, t), from, dtype_bytes(in->out[0].type, in->out[0].n_columns));
+    const void *from = operand_row(&in->in[0], (uint32_t)rows[at->row], at->thread);
+    memcpy(piece_row(&in->out[0], at), from, dtype_bytes(in->out[0].type, in->out[0].n_columns));
 }
 
-static void row_rms_norm(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_rms_norm(struct program *p, struct instr *in, const struct piece *at)
 {
-    p->options.kernels->rms_norm(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), (const float *)in->in[1].base,
-                                 in->out[0].n_columns, in->attr->eps);
+    p->options.kernels->rms_norm(piece_row(&in->out[0], at), piece_row(&in->in[0], at), (const float *)in->in[1].base, in->out[0].n_columns,
+                                 in->attr->eps);
 }
 
-static void row_quantize(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_quantize(struct program *p, struct instr *in, const struct piece *at)
 {
-    p->options.kernels->quantize(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), in->out[0].n_columns);
+    p->options.kernels->quantize(piece_at(&in->out[0], at), piece_at(&in->in[0], at), at->end - at->begin);
 }
 
-static void row_add(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_add(struct program *p, struct instr *in, const struct piece *at)
 {
-    p->options.kernels->add(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), operand_row(&in->in[1], r, t), in->out[0].n_columns);
+    p->options.kernels->add(piece_at(&in->out[0], at), piece_at(&in->in[0], at), piece_at(&in->in[1], at), at->end - at->begin);
 }
 
 /* The bias is the same for every row. */
-static void row_add_bias(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_add_bias(struct program *p, struct instr *in, const struct piece *at)
 {
-    row_add(p, in, r, t);
+    row_add(p, in, at);
 }
 
-static void row_head_norm(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_head_norm(struct program *p, struct instr *in, const struct piece *at)
 {
-    float *y = operand_row(&in->out[0], r, t);
-    const float *x = operand_row(&in->in[0], r, t);
-    for (uint32_t at = 0; at < in->out[0].n_columns; at += in->attr->head_dim)
-        p->options.kernels->rms_norm(y + at, x + at, (const float *)in->in[1].base, in->attr->head_dim, in->attr->eps);
+    float *y = piece_at(&in->out[0], at);
+    const float *x = piece_at(&in->in[0], at);
+    for (uint32_t head = 0; head < at->end - at->begin; head += in->attr->head_dim)
+        p->options.kernels->rms_norm(y + head, x + head, (const float *)in->in[1].base, in->attr->head_dim, in->attr->eps);
 }
 
-static void row_geglu(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_geglu(struct program *p, struct instr *in, const struct piece *at)
 {
-    p->options.kernels->geglu(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), operand_row(&in->in[1], r, t), in->out[0].n_columns);
+    p->options.kernels->geglu(piece_at(&in->out[0], at), piece_at(&in->in[0], at), piece_at(&in->in[1], at), at->end - at->begin);
 }
 
-static void row_scale(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_scale(struct program *p, struct instr *in, const struct piece *at)
 {
-    p->options.kernels->scale(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), in->attr->scale, in->out[0].n_columns);
+    p->options.kernels->scale(piece_at(&in->out[0], at), piece_at(&in->in[0], at), in->attr->scale, at->end - at->begin);
 }
 
-static void row_softcap(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_softcap(struct program *p, struct instr *in, const struct piece *at)
 {
-    p->options.kernels->softcap(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), in->attr->softcap, in->out[0].n_columns);
+    p->options.kernels->softcap(piece_at(&in->out[0], at), piece_at(&in->in[0], at), in->attr->softcap, at->end - at->begin);
 }
 
-static void row_route(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_route(struct program *p, struct instr *in, const struct piece *at)
 {
     (void)p;
-    route_row(operand_row(&in->out[0], r, t), operand_row(&in->out[1], r, t), operand_row(&in->in[0], r, t), in->in[0].n_columns,
-              in->attr->n_used, in->attr->normalise, in->attr->scale);
+    route_row(piece_row(&in->out[0], at), piece_row(&in->out[1], at), piece_row(&in->in[0], at), in->in[0].n_columns, in->attr->n_used,
+              in->attr->normalise, in->attr->scale);
 }
 
-static void row_expert_sum(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_expert_sum(struct program *p, struct instr *in, const struct piece *at)
 {
-    program_expert_sum(p, in, r, t);
+    program_expert_sum(p, in, at->row, at->thread);
 }
 
-static void row_swiglu(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_swiglu(struct program *p, struct instr *in, const struct piece *at)
 {
-    p->options.kernels->swiglu(operand_row(&in->out[0], r, t), operand_row(&in->in[0], r, t), operand_row(&in->in[1], r, t), in->out[0].n_columns);
+    p->options.kernels->swiglu(piece_at(&in->out[0], at), piece_at(&in->in[0], at), piece_at(&in->in[1], at), at->end - at->begin);
 }
 
 /* The angle is the f32 product of position and f32 frequency, as the reference implementations round it. */
-static void row_rope_angles(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_rope_angles(struct program *p, struct instr *in, const struct piece *at)
 {
     uint32_t n_pairs = in->attr->n_rotated / 2;
-    float *cosine = operand_row(&in->out[0], r, t), *sine = cosine + n_pairs;
+    float *cosine = piece_row(&in->out[0], at), *sine = cosine + n_pairs;
     for (uint32_t i = 0; i < n_pairs; i++) {
         double s, c;
-        math_sin_cos((double)((float)p->step->positions[r] * in->frequency[i]), &s, &c);
+        math_sin_cos((double)((float)p->step->positions[at->row] * in->frequency[i]), &s, &c);
         cosine[i] = (float)c * in->attr->rope.magnitude;
         sine[i] = (float)s * in->attr->rope.magnitude;
     }
 }
 
-static void row_rope(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_rope(struct program *p, struct instr *in, const struct piece *at)
 {
-    float *y = operand_row(&in->out[0], r, t);
-    const float *angle = operand_row(&in->in[1], r, t);
-    uint32_t n = in->out[0].n_columns;
-    memcpy(y, operand_row(&in->in[0], r, t), n * sizeof *y);
+    float *y = piece_at(&in->out[0], at);
+    const float *angle = piece_row(&in->in[1], at);
+    uint32_t n = at->end - at->begin;
+    memcpy(y, piece_at(&in->in[0], at), n * sizeof *y);
     for (uint32_t head = 0; head < n; head += in->attr->head_dim)
         p->options.kernels->rope(y + head, angle, in->attr->n_rotated / 2, in->attr->interleaved);
 }
@@ -124,14 +124,14 @@ static void *cache_tile(const struct program *p, const struct instr *in, const s
     return kv_cache_tile(cache_of(p, in), table->blocks[block % table->n_blocks], in->attr->cache_layer, kv_head);
 }
 
-static void row_kv_store(struct program *p, struct instr *in, uint32_t r, int t)
+static void row_kv_store(struct program *p, struct instr *in, const struct piece *at)
 {
-    const struct step_sequence *sequence = &p->step->sequences[p->sequence_of[r]];
-    uint32_t position = (uint32_t)p->step->positions[r], head_dim = in->attr->head_dim;
-    const float *k = operand_row(&in->in[0], r, t), *v = operand_row(&in->in[1], r, t);
-    for (uint32_t head = 0; head < cache_of(p, in)->n_kv_heads; head++) {
+    const struct step_sequence *sequence = &p->step->sequences[p->sequence_of[at->row]];
+    uint32_t position = (uint32_t)p->step->positions[at->row], head_dim = in->attr->head_dim;
+    const float *k = piece_at(&in->in[0], at), *v = piece_at(&in->in[1], at);
+    for (uint32_t head = at->begin / head_dim; head < at->end / head_dim; head++, k += head_dim, v += head_dim) {
         void *tile = cache_tile(p, in, sequence, position / BLOCK_TOKENS, head);
-        p->options.kernels->kv_store[p->graph->cache_type](tile, position % BLOCK_TOKENS, k + head * head_dim, v + head * head_dim, head_dim);
+        p->options.kernels->kv_store[p->graph->cache_type](tile, position % BLOCK_TOKENS, k, v, head_dim);
     }
 }
 
@@ -141,6 +141,11 @@ static row_fn *const row_fns[N_OPS] = {
     [OP_add_bias] = row_add_bias, [OP_head_norm] = row_head_norm, [OP_geglu] = row_geglu, [OP_scale] = row_scale, [OP_softcap] = row_softcap,
     [OP_route] = row_route, [OP_expert_sum] = row_expert_sum,
 };
+
+void program_row(struct program *p, struct instr *in, const struct piece *at)
+{
+    row_fns[in->op](p, in, at);
+}
 
 #define CHUNK_ROWS 4
 
@@ -165,7 +170,7 @@ static void run_rows(struct program *p, struct instr *in, uint32_t chunk, int th
     uint32_t n_steps = MAX(in->n_steps, 1);
     for (uint32_t r = first; r < MIN(first + CHUNK_ROWS, rows.end); r++)
         for (uint32_t s = 0; s < n_steps; s++)
-            row_fns[step[s].op](p, &step[s], r, thread);
+            program_row(p, &step[s], &(struct piece){ .row = r, .row0 = r, .end = step[s].in[0].n_columns, .thread = thread });
 }
 
 /* ---- matmul: the work is panels of all the weights, one after the other ---- */
@@ -265,6 +270,7 @@ bool program_can_run(enum op op)
 {
     static const bool is_region[N_OPS] = {
         [OP_input] = true, [OP_matmul] = true, [OP_expert_matmul] = true, [OP_attention] = true, [OP_sort_by_expert] = true, [OP_row_chain] = true,
+        [OP_matmul_chain] = true,
     };
     return is_region[op] || row_fns[op] || comm_fns[op];
 }
@@ -281,6 +287,9 @@ uint32_t program_n_chunks(const struct program *p, const struct instr *in)
     case OP_expert_matmul:
         n_experts = (uint32_t)in->in[1].n_rows - 1;
         return MIN(n_experts, n_rows) * DIV_UP(in->n_panels, in->chunk_panels);
+    case OP_matmul_chain:
+        n_experts = in->step[0].op == OP_expert_matmul ? (uint32_t)in->step[0].in[1].n_rows - 1 : 1;
+        return MIN(n_experts, n_rows) * in->epilogue->n_all_chunks;
     case OP_attention:      return p->n_items * cache_of(p, in)->n_kv_heads;
     case OP_sort_by_expert: return 1;
     default:                return comm_fns[in->op] ? 1 : DIV_UP(n_rows, CHUNK_ROWS);
@@ -292,6 +301,7 @@ void program_run_chunk(struct program *p, struct instr *in, uint32_t chunk, int 
     switch (in->op) {
     case OP_matmul:         run_matmul(p, in, chunk); return;
     case OP_expert_matmul:  program_expert_matmul(p, in, chunk); return;
+    case OP_matmul_chain:   program_matmul_chain(p, in, chunk, thread); return;
     case OP_attention:      run_attention(p, in, chunk, thread); return;
     case OP_sort_by_expert: program_sort_by_expert(p, in); return;
     default:                break;

@@ -40,15 +40,23 @@ void program_sort_by_expert(struct program *p, struct instr *in)
     memset(row_from + p->n_pairs, 0, (program_max_rows(p, in) * k - p->n_pairs) * sizeof *row_from);
 }
 
+bool program_expert(const struct program *p, const struct instr *in, uint32_t i, uint32_t *expert, struct range *rows)
+{
+    const uint32_t *begin = (const uint32_t *)in->in[1].base;
+    if (i >= p->n_active)
+        return false;
+    *expert = p->active[i];
+    *rows = (struct range){ begin[*expert], begin[*expert + 1] };
+    return true;
+}
+
 /* The work is (an expert that has rows) x (some of its panels). */
 void program_expert_matmul(struct program *p, struct instr *in, uint32_t chunk)
 {
-    uint32_t per_expert = DIV_UP(in->n_panels, in->chunk_panels), first = chunk % per_expert * in->chunk_panels;
-    const uint32_t *begin = (const uint32_t *)in->in[1].base;
-    if (chunk / per_expert >= p->n_active)
-        return;
-    uint32_t e = p->active[chunk / per_expert];
-    program_matmul(p, in, &in->in[0], begin[e], begin[e + 1] - begin[e], e, first, MIN(first + in->chunk_panels, in->n_panels));
+    uint32_t per_expert = DIV_UP(in->n_panels, in->chunk_panels), first = chunk % per_expert * in->chunk_panels, expert;
+    struct range rows;
+    if (program_expert(p, in, chunk / per_expert, &expert, &rows))
+        program_matmul(p, in, &in->in[0], rows.begin, rows.end - rows.begin, expert, first, MIN(first + in->chunk_panels, in->n_panels));
 }
 
 #define BLOCK 256               /* floats of a row that are summed at a time, so that the stack stays in L1 */

@@ -1,5 +1,5 @@
-/* instr.h: what a program is made of; shared by program.c (makes it), execute.c (runs it), experts.c (mixtures of experts),
- * exchange.c (its messages) and dispatch.c (messages of experts). */
+/* instr.h: what a program is made of; shared by program.c (makes it), execute.c (runs it), epilogue.c (chains of a product),
+ * experts.c (mixtures of experts), exchange.c (its messages) and dispatch.c (messages of experts). */
 #ifndef STOA_RUN_INSTR_H
 #define STOA_RUN_INSTR_H
 
@@ -8,7 +8,8 @@
 #include "run/program.h"
 
 /* Row r of an operand, as thread t sees it: base + r * row_bytes + t * thread_bytes.  A tensor in the arena has
- * thread_bytes 0; a value that stays inside a chain has one row for each thread and row_bytes 0. */
+ * thread_bytes 0; a value that stays inside a row_chain has one row for each thread and row_bytes 0.  One that stays inside a
+ * matmul_chain has a block for each thread, see struct piece. */
 struct operand {
     char *base;
     size_t row_bytes, thread_bytes;
@@ -21,6 +22,33 @@ static inline void *operand_row(const struct operand *o, uint32_t row, int threa
 {
     return o->base + row * o->row_bytes + (size_t)thread * o->thread_bytes;
 }
+
+/* What a row function works on: columns begin .. end of a row, where it can do with some of them.  A value that stays inside a
+ * matmul_chain has the columns from `begin` and the rows from `row0` on. */
+struct piece {
+    uint32_t row, row0, begin, end;
+    int thread;
+};
+
+static inline void *piece_at(const struct operand *o, const struct piece *at)
+{
+    if (o->thread_bytes)
+        return o->base + (at->row - at->row0) * o->row_bytes + (size_t)at->thread * o->thread_bytes;
+    return o->base + at->row * o->row_bytes + dtype_bytes(o->type, at->begin);
+}
+
+/* The whole row: of a tensor in the arena, or of what stays inside a row_chain. */
+static inline void *piece_row(const struct operand *o, const struct piece *at)
+{
+    return operand_row(o, at->row, at->thread);
+}
+
+/* How the work of a matmul_chain is cut, for each of its strips (graph.h). */
+struct epilogue {
+    struct strips strips;
+    uint32_t block_columns[NODE_MAX_OUTPUTS], chunk_columns[NODE_MAX_OUTPUTS];     /* whole units */
+    uint32_t n_chunks[NODE_MAX_OUTPUTS], n_all_chunks;
+};
 
 /* The rows of an instruction's work; split: this rank's share of them along tp. */
 struct instr_rows {
@@ -37,8 +65,9 @@ struct instr {
     struct instr_rows rows;
     struct work work;                       /* of the running step: chunks that threads claim */
 
-    struct instr *step;                     /* row_chain: [n_steps] */
+    struct instr *step;                     /* row_chain, matmul_chain: [n_steps] */
     uint32_t n_steps;
+    struct epilogue *epilogue;              /* matmul_chain */
 
     struct sum_tree tree;                   /* matmul over a label */
     const struct sum_tree *tree_or_null;
@@ -125,7 +154,16 @@ uint32_t program_n_chunks(const struct program *p, const struct instr *in);
 void program_run_chunk(struct program *p, struct instr *in, uint32_t chunk, int thread);
 void program_matmul(struct program *p, const struct instr *in, const struct operand *x, uint32_t first_row, uint32_t n_rows, uint32_t expert,
                     uint32_t panel0, uint32_t panel1);
+/* A row operator at a piece of a row. */
+void program_row(struct program *p, struct instr *in, const struct piece *at);
+/* epilogue.c */
+/* Gives what stays inside a matmul_chain its places in a thread's scratch (offset, and n_bytes from row to row); bytes of it. */
+size_t epilogue_place(struct node *n);
+int epilogue_compile(struct program *p, struct instr *in, const struct node *n);
+void program_matmul_chain(struct program *p, struct instr *in, uint32_t chunk, int thread);
 /* experts.c */
+/* The expert that is the i-th with rows, and these; false when fewer have some. */
+bool program_expert(const struct program *p, const struct instr *in, uint32_t i, uint32_t *expert, struct range *rows);
 void program_sort_by_expert(struct program *p, struct instr *in);
 void program_expert_matmul(struct program *p, struct instr *in, uint32_t chunk);
 void program_expert_sum(struct program *p, struct instr *in, uint32_t row, int thread);

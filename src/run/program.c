@@ -23,8 +23,8 @@ static struct operand weight_operand(const struct program *p, const struct tenso
 {
     const struct weight *w = t->weight;
     return (struct operand){
-        .base = (char *)(uintptr_t)weights_data(p->weights, t), .type = w->type, .n_columns = w->columns.end - w->columns.begin,
-        .row_bytes = w->use == WEIGHT_LOOKUP ? dtype_bytes(w->type, w->n_columns) : 0,
+        .base = (char *)(uintptr_t)weights_data(p->weights, t), .type = w->use == WEIGHT_VECTOR ? DTYPE_F32 : w->type,
+        .n_columns = w->columns.end - w->columns.begin, .row_bytes = w->use == WEIGHT_LOOKUP ? dtype_bytes(w->type, w->n_columns) : 0,
     };
 }
 
@@ -34,7 +34,7 @@ static struct operand value_operand(const struct program *p, const struct tensor
                              .n_columns = (uint32_t)tensor_columns(t), .n_rows = t->dim[0].symbol ? 0 : (uint32_t)t->dim[0].add };
 }
 
-/* A value that stays inside a chain has a row for each thread, at an offset that is its `offset` here. */
+/* A value that stays inside a chain has a row or a block for each thread, at an offset that is its `offset` here. */
 static struct operand operand_of(const struct program *p, const struct tensor *t)
 {
     if (t->weight)
@@ -46,26 +46,34 @@ static struct operand operand_of(const struct program *p, const struct tensor *t
     }
     if (!t->has_buffer && t->maker->op != OP_input) {
         o.base = p->rows + t->offset;
-        o.row_bytes = 0;
+        o.row_bytes = t->n_bytes;
         o.thread_bytes = p->scratch_bytes;
     }
     return o;
 }
 
-/* Offsets inside a thread's scratch rows, for what has no buffer.  One chain runs at a time, so chains share them. */
+/* One row of each value that stays inside. */
+static size_t place_in_rows(struct node *n)
+{
+    size_t at = 0;
+    for (uint32_t s = 0; s < n->n_steps; s++)
+        for (uint32_t i = 0; i < n->step[s]->n_out; i++) {
+            struct tensor *t = n->step[s]->out[i];
+            if (t->has_buffer)
+                continue;
+            t->offset = at;
+            t->n_bytes = 0;
+            at += ROUND_UP(dtype_bytes(t->type, tensor_columns(t)), CACHE_LINE);
+        }
+    return at;
+}
+
+/* Offsets inside a thread's scratch, for what has no buffer.  One chain runs at a time, so chains share it. */
 static void place_inner_values(struct program *p)
 {
     for (struct node *n = p->graph->first; n; n = n->next) {
-        size_t at = 0;
-        for (uint32_t s = 0; s < n->n_steps; s++)
-            for (uint32_t i = 0; i < n->step[s]->n_out; i++) {
-                struct tensor *t = n->step[s]->out[i];
-                if (t->has_buffer)
-                    continue;
-                t->offset = at;
-                at += ROUND_UP(dtype_bytes(t->type, tensor_columns(t)), CACHE_LINE);
-            }
-        p->scratch_bytes = MAX(p->scratch_bytes, at);
+        size_t n_bytes = n->op == OP_matmul_chain ? epilogue_place(n) : place_in_rows(n);
+        p->scratch_bytes = MAX(p->scratch_bytes, n_bytes);
     }
 }
 
@@ -153,7 +161,7 @@ static int compile_steps(struct program *p, struct instr *in, struct node *n)
         return no_memory("instructions");
     for (uint32_t s = 0; !err && s < n->n_steps; s++)
         err = compile_node(p, &in->step[s], n->step[s]);
-    return err;
+    return !err && n->op == OP_matmul_chain ? epilogue_compile(p, in, n) : err;
 }
 
 /* Small enough that the threads end a matmul together, large enough to stream weights; even, for kernels that take two. */
@@ -182,8 +190,8 @@ static int compile_node(struct program *p, struct instr *in, struct node *n)
         in->in[i] = operand_of(p, n->in[i]);
     for (uint32_t i = 0; i < n->n_out; i++)
         in->out[i] = operand_of(p, n->out[i]);
-    in->rows = rows_of(n->op == OP_row_chain ? n->step[0] : n);
-    for (uint32_t i = 0; (n->op == OP_matmul || n->op == OP_expert_matmul) && i < n->n_out; i++)
+    in->rows = rows_of(n->n_steps ? n->step[0] : n);
+    for (uint32_t i = 0; node_multiplies(n) && i < n->n_out; i++)
         in->n_panels += DIV_UP(in->out[i].n_columns, PANEL_ROWS);
     in->chunk_panels = chunk_panels(p, in->n_panels);
     switch (n->op) {
@@ -195,7 +203,8 @@ static int compile_node(struct program *p, struct instr *in, struct node *n)
     case OP_reduce_scatter:
     case OP_all_gather:
     case OP_gather_weight: return compile_collective(p, in, n);
-    case OP_row_chain:   return compile_steps(p, in, n);
+    case OP_row_chain:
+    case OP_matmul_chain:  return compile_steps(p, in, n);
     default:             return 0;
     }
 }
@@ -211,8 +220,7 @@ static int check_kernels(const struct program *p, const struct node *n)
         if (err < 0)
             return err;
     }
-    bool multiplies = n->op == OP_matmul || n->op == OP_expert_matmul;
-    for (uint32_t i = node_first_weight(n); multiplies && i < n->n_in; i++)
+    for (uint32_t i = node_first_weight(n); node_multiplies(n) && i < n->n_in; i++)
         if (!(n->in[0]->type == DTYPE_ACT8 ? k->matmul_int8 : k->matmul_f32)[n->in[i]->type])
             return error_set(ERR_FAILED, "instruction set %s has no matmul for %s", k->name, dtype_info[n->in[i]->type].name);
     if (!k->attention[p->graph->cache_type] || !k->kv_store[p->graph->cache_type])

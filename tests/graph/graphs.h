@@ -51,12 +51,30 @@ static inline uint32_t count(const struct graph *g, enum op op)
     return n;
 }
 
+/* Those inside chains too. */
+static inline uint32_t count_all(const struct graph *g, enum op op)
+{
+    uint32_t n = count(g, op);
+    for (const struct node *at = g->first; at; at = at->next)
+        for (uint32_t s = 0; s < at->n_steps; s++)
+            n += at->step[s]->op == op;
+    return n;
+}
+
 static inline struct node *find(const struct graph *g, enum op op, const struct node *after)
 {
     struct node *n = after ? after->next : g->first;
     while (n && n->op != op)
         n = n->next;
     return n;
+}
+
+static inline int fuse_all(struct graph *g)
+{
+    int err;
+    if ((err = pass_fuse_matmuls(g)) < 0 || (err = pass_fuse_epilogues(g)) < 0)
+        return err;
+    return pass_fuse_rows(g);
 }
 
 static inline bool is_output_of(const struct graph *g, const char *name)

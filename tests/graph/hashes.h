@@ -46,12 +46,12 @@ static inline void write_tensor(struct run *run, const struct tensor *t, uint64_
 
 static inline void run_node(struct run *run, const struct node *n)
 {
-    if (n->op == OP_row_chain) {
+    if (n->n_steps) {
         for (uint32_t s = 0; s < n->n_steps; s++)
             run_node(run, n->step[s]);
         return;
     }
-    bool multiplies = n->op == OP_matmul || n->op == OP_expert_matmul;
+    bool multiplies = node_multiplies(n);
     uint32_t first = node_first_weight(n);
     for (uint32_t o = 0; o < n->n_out; o++) {
         uint64_t h = random_mix((uint64_t)n->op + 1 + (multiplies ? 0 : 100 * (uint64_t)o));

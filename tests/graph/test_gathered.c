@@ -98,7 +98,7 @@ static void test_shared(void)
     check_begin("gathered: a matrix of two nodes is gathered once and waited for once");
     struct graph *mine = shard_as(g, "dp=2", NULL, true, 0);
     check_int(count(mine, OP_gather_weight), 1);
-    check_int(pass_fuse(mine), 0);
+    check_int(fuse_all(mine), 0);
     check_int(pass_overlap(mine), 0);
     check_int(count(mine, OP_gather_wait), 1);
     check_int(pass_overlap(mine), 0);
@@ -127,7 +127,7 @@ static void test_experts(void)
         uint32_t held = (w->experts.end - w->experts.begin) * FFN_COLUMNS / WEIGHT_PANEL;
         check_int(count(mine, OP_gather_weight), rows[i].n_gathers);
         check_int(w->stored.end - w->stored.begin, rows[i].n_gathers > 1 ? held / 2 : held);
-        check_int(pass_fuse(mine), 0);
+        check_int(fuse_all(mine), 0);
         check_int(pass_overlap(mine), 0);
         check_int(pass_place(mine, true, packed_bytes), 0);
         check_places(mine);
@@ -205,7 +205,7 @@ static void test_overlap(void)
                 check_begin("overlap: %s, rank %u, %s", layouts[i], rank, fused ? "fused" : "not fused");
                 struct graph *mine = shard_as(g, layouts[i], NULL, true, rank);
                 if (fused)
-                    check_int(pass_fuse(mine), 0);
+                    check_int(fuse_all(mine), 0);
                 check_int(pass_overlap(mine), 0);
                 check_overlap(mine, (int)(stage * N_LAYERS / mesh.size[AXIS_PP]));
                 graph_close(mine);
@@ -237,7 +237,7 @@ static void test_overlap_order(void)
     for (uint32_t stage = 0; stage < 3; stage++) {              /* the later ones have no input before their first layer */
         struct graph *mine = shard_as(g, "dp=2,pp=3", NULL, true, stage);
         struct outputs want = run_graph(mine, false);
-        check_int(pass_fuse(mine), 0);
+        check_int(fuse_all(mine), 0);
         check_int(find(mine, OP_matmul, NULL)->n_out, 2);
         check_int(pass_overlap(mine), 0);
         check_overlap(mine, (int)stage);
@@ -248,7 +248,7 @@ static void test_overlap_order(void)
         graph_close(mine);
     }
     struct graph *all = shard_as(g, "dp=2", NULL, true, 0);
-    check_int(pass_fuse(all), 0);
+    check_int(fuse_all(all), 0);
     check_int(pass_overlap(all), 0);
     check_overlap(all, 0);
     graph_close(all);
@@ -270,10 +270,10 @@ static void test_memory(void)
     struct graph *g = model_graph();
     struct graph *mine = shard_as(g, "dp=2", NULL, true, 0), *plain = shard(g, "dp=2", 0);
     check_begin("place: gathered weights take the room of two layers, not of all");
-    check_int(pass_fuse(mine), 0);
+    check_int(fuse_all(mine), 0);
     check_int(pass_overlap(mine), 0);
     check_int(pass_place(mine, true, packed_bytes), 0);
-    check_int(pass_fuse(plain), 0);
+    check_int(fuse_all(plain), 0);
     check_int(pass_place(plain, true, packed_bytes), 0);
     check_places(mine);
     size_t all = gathered_bytes(mine, -1), layer = gathered_bytes(mine, 1), last = gathered_bytes(mine, N_LAYERS - 1);
@@ -304,7 +304,7 @@ static void test_memory(void)
 static void test_verified(void)
 {
     struct graph *g = model_graph(), *mine = shard_as(g, "dp=2", NULL, true, 0);
-    check_int(pass_fuse(mine), 0);
+    check_int(fuse_all(mine), 0);
     check_int(pass_overlap(mine), 0);
     struct node *first = find(mine, OP_gather_wait, NULL), *second = find(mine, OP_gather_wait, first), *use = first->next;
     while (use->op == OP_gather_wait)

@@ -69,8 +69,9 @@ static void test_fuse(void)
     struct outputs want = run_graph(g, false);
     check_int(pass_simplify(g), 0);
     check_int(count(g, OP_quantize), 1);        /* three before */
-    check_int(pass_fuse(g), 0);
+    check_int(pass_fuse_matmuls(g), 0);
     check_int(count(g, OP_matmul), 1);
+    check_int(pass_fuse_rows(g), 0);
     check_int(count(g, OP_quantize), 0);
     check_int(count(g, OP_row_chain), 2);
     struct outputs got = run_graph(g, false);
@@ -87,7 +88,7 @@ static void test_fuse(void)
     graph_output(graph_add(g, m, sum), "out");
     want = run_graph(g, false);
     check_int(pass_simplify(g), 0);
-    check_int(pass_fuse(g), 0);
+    check_int(fuse_all(g), 0);
     check(count(g, OP_row_chain) >= 1);
     check(is_output_of(g, "sum") && is_output_of(g, "out"));
     got = run_graph(g, false);
@@ -104,12 +105,12 @@ static void split_rows(struct tensor *t)
     t->placement[AXIS_TP] = (struct placement){ .kind = PLACE_SPLIT, .dim = 0 };
 }
 
-/* The steps of every chain, by operator; 0 ends it. */
-static void check_chains(const struct graph *g, const enum op *want, uint32_t n_chains)
+/* The steps of every chain of a kind, by operator; 0 ends it. */
+static void check_steps(const struct graph *g, enum op kind, const enum op *want, uint32_t n_chains)
 {
     const struct node *chain = NULL;
-    check_int(count(g, OP_row_chain), n_chains);
-    while (n_chains-- && (chain = find(g, OP_row_chain, chain)) != NULL) {
+    check_int(count(g, kind), n_chains);
+    while (n_chains-- && (chain = find(g, kind, chain)) != NULL) {
         uint32_t i = 0;
         for (; *want; want++, i++)
             if (check(i < chain->n_steps))
@@ -117,6 +118,11 @@ static void check_chains(const struct graph *g, const enum op *want, uint32_t n_
         check_int(chain->n_steps, i);
         want++;
     }
+}
+
+static void check_chains(const struct graph *g, const enum op *want, uint32_t n_chains)
+{
+    check_steps(g, OP_row_chain, want, n_chains);
 }
 
 /* Its threads have other rows of a chain's first step in other moments than their own. */
@@ -128,7 +134,7 @@ static void test_fuse_other_rows(void)
     g->layer = 0;
     struct tensor *sum = norm(g, graph_add(g, x, x), "v");
     graph_output(norm(g, graph_rows(g, sum, order), "w"), "out");
-    check_int(pass_fuse(g), 0);
+    check_int(fuse_all(g), 0);
     check_chains(g, (enum op[]){ OP_add, OP_rms_norm, 0, OP_rows, OP_rms_norm, 0 }, 2);
     check(find(g, OP_row_chain, NULL)->out[0] == sum);          /* so all of its rows are in memory */
     graph_close(g);
@@ -140,7 +146,7 @@ static void test_fuse_other_rows(void)
     g->layer = 0;
     sum = graph_add(g, x, x);
     graph_output(graph_add(g, sum, graph_rows(g, x, order)), "out");
-    check_int(pass_fuse(g), 0);
+    check_int(fuse_all(g), 0);
     check_chains(g, (enum op[]){ OP_add, OP_rows, OP_add, 0 }, 1);
     graph_close(g);
 
@@ -155,7 +161,7 @@ static void test_fuse_other_rows(void)
     struct tensor *y = norm(g, graph_rows(g, x, sort->out[0]), "w");
     struct node *added = graph_node(g, OP_expert_sum, (struct tensor *[]){ y, sort->out[1], route->out[0], route->out[1] }, 4, 1, NULL);
     graph_output(graph_add(g, x, added->out[0]), "out");
-    check_int(pass_fuse(g), 0);
+    check_int(fuse_all(g), 0);
     check_chains(g, (enum op[]){ OP_rows, OP_rms_norm, 0, OP_expert_sum, OP_add, 0 }, 2);
     graph_close(g);
 }
@@ -169,10 +175,172 @@ static void test_fuse_split_rows(void)
     split_rows(d);
     graph_output(b, "b");
     graph_output(d, "d");
-    check_int(pass_fuse(g), 0);
+    check_int(fuse_all(g), 0);
     check_chains(g, (enum op[]){ OP_embed, OP_add, OP_rms_norm, 0, OP_rms_norm, OP_rms_norm, 0 }, 2);
     const struct node *chain = find(g, OP_row_chain, NULL);
     check(chain && is_output_of(g, "b") && chain->n_out == 2);
+    graph_close(g);
+}
+
+/* ---- epilogues ---- */
+static void test_epilogues_of_a_model(void)
+{
+    struct graph *g = model_graph();
+    struct outputs want = run_graph(g, false);
+    struct strips strips;
+    check_begin("epilogues: of a block as models have it");
+    g->n_layers = N_LAYERS;
+    check_int(pass_fuse_matmuls(g), 0);
+    check_int(pass_fuse_epilogues(g), 0);
+    enum op block[] = { OP_matmul, OP_rope, OP_kv_store, OP_rope, 0, OP_matmul, OP_add, 0, OP_matmul, OP_swiglu, 0, OP_matmul, OP_add, 0 };
+    enum op all[N_LAYERS * COUNT_OF(block)];
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        all[i] = block[i % COUNT_OF(block)];
+    check_steps(g, OP_matmul_chain, all, 4 * N_LAYERS);
+    check_int(count(g, OP_matmul), 1);          /* the head */
+
+    struct node *qkv = find(g, OP_matmul_chain, NULL), *output = find(g, OP_matmul_chain, qkv), *glu = find(g, OP_matmul_chain, output);
+    check(chain_strips(&strips, qkv) == NULL);
+    check_int(strips.n, 2);                     /* k with v, q alone */
+    check(strips.of_product[0] == strips.of_product[1] && strips.of_product[1] != strips.of_product[2]);
+    check_int(strips.of_step[2], strips.of_product[1]);
+    check_int(strips.of_step[3], strips.of_product[2]);
+    check_int(strips.strip[strips.of_product[1]].n_columns, KV_HEADS * WIDTH);
+    check_int(strips.strip[0].unit, WIDTH);
+    check(chain_strips(&strips, glu) == NULL);
+    check_int(strips.n, 1);
+    check_int(strips.strip[0].unit, WEIGHT_PANEL);
+    check_int(qkv->n_out, 2);                   /* q turned and what is stored; k and v themselves nobody wants */
+    struct outputs got = run_graph(g, false);
+    check_outputs(&got, &want);
+    graph_close(g);
+}
+
+/* Blocks of 32, and heads that no panel divides. */
+static void test_units(void)
+{
+    static const struct { uint32_t head_dim, unit; } rows[] = { { 16, 32 }, { 32, 32 }, { 24, 96 }, { 40, 160 }, { 64, 64 } };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct graph *g = open_graph();
+        struct strips strips;
+        struct node_attr attr = { .head_dim = rows[i].head_dim, .eps = 1e-5f };
+        struct dim heads = DIM(12 * rows[i].head_dim);
+        check_begin("epilogues: heads of %u in blocks", rows[i].head_dim);
+        struct tensor *x = input_rows(g), *w = graph_weight(g, "w", DTYPE_F32, WEIGHT_VECTOR, DIM(1), DIM(attr.head_dim));
+        g->layer = 0;
+        x = graph_matmul(g, x, graph_weight(g, "q", DTYPE_F32, WEIGHT_MATMUL, heads, DIM(DIM_X)));
+        graph_output(graph_node(g, OP_quantize, (struct tensor *[]){ graph_head_norm(g, x, w, attr.head_dim, 1e-5f) }, 1, 1, NULL)->out[0], "out");
+        check_int(pass_fuse_epilogues(g), 0);
+        check_steps(g, OP_matmul_chain, (enum op[]){ OP_matmul, OP_head_norm, OP_quantize, 0 }, 1);
+        check(find(g, OP_matmul_chain, NULL) && chain_strips(&strips, find(g, OP_matmul_chain, NULL)) == NULL);
+        check_int(strips.strip[0].unit, rows[i].unit);
+        graph_close(g);
+    }
+}
+
+/* Each builds a graph with one product and says how many steps follow it. */
+static struct tensor *sum_with_earlier(struct graph *g, struct tensor *x)
+{
+    struct tensor *other = norm(g, x, "v");
+    return graph_add(g, other, matmul(g, x, "m"));
+}
+
+static struct tensor *sum_with_later(struct graph *g, struct tensor *x)
+{
+    struct tensor *y = matmul(g, x, "m");
+    return graph_add(g, y, norm(g, x, "v"));
+}
+
+static struct tensor *whole_row(struct graph *g, struct tensor *x)
+{
+    return graph_add(g, norm(g, matmul(g, x, "m"), "v"), x);
+}
+
+static struct tensor *other_rows(struct graph *g, struct tensor *x)
+{
+    return graph_rows(g, matmul(g, x, "m"), graph_input(g, "order", DTYPE_I32, DIM_T));
+}
+
+static struct tensor *another_layer(struct graph *g, struct tensor *x)
+{
+    struct tensor *y = matmul(g, x, "m");
+    g->layer++;
+    return graph_add(g, y, x);
+}
+
+static struct tensor *wanted_itself(struct graph *g, struct tensor *x)
+{
+    struct tensor *y = matmul(g, x, "m");
+    graph_output(y, "product");
+    return graph_scale(g, graph_add(g, y, x), 2);
+}
+
+static struct tensor *split_sum(struct graph *g, struct tensor *x)
+{
+    struct tensor *y = graph_add(g, matmul(g, x, "m"), x);
+    split_rows(y);
+    return y;
+}
+
+static struct tensor *many_steps(struct graph *g, struct tensor *x)
+{
+    x = matmul(g, x, "m");
+    for (uint32_t i = 0; i < NODE_MAX_STEPS + 2; i++)
+        x = graph_scale(g, x, 2);
+    return x;
+}
+
+static void test_epilogue_rules(void)
+{
+    static const struct { const char *what; struct tensor *(*build)(struct graph *g, struct tensor *x); uint32_t n_steps, n_out; } rows[] = {
+        { "a sum with what was made before",                  sum_with_earlier, 1, 1 },
+        { "not with what is made after the product",          sum_with_later, 0, 0 },
+        { "not what needs its row whole, nor what follows",   whole_row, 0, 0 },
+        { "not other rows",                                   other_rows, 0, 0 },
+        { "not the next layer's",                             another_layer, 0, 0 },
+        { "a product that is wanted itself stays an output",  wanted_itself, 2, 2 },
+        { "not where a rank has its share of the rows",       split_sum, 0, 0 },
+        { "as many steps as fit",                             many_steps, NODE_MAX_STEPS - 1, 1 },
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct graph *g = open_graph();
+        check_begin("epilogues: %s", rows[i].what);
+        struct tensor *x = norm(g, input_rows(g), "first");
+        g->layer = 0;
+        graph_output(rows[i].build(g, x), "out");
+        struct outputs want = run_graph(g, false);
+        check_int(pass_fuse_epilogues(g), 0);
+        const struct node *chain = find(g, OP_matmul_chain, NULL);
+        check_int(chain ? chain->n_steps - 1 : 0, rows[i].n_steps);
+        check_int(chain ? chain->n_out : 0, rows[i].n_out);
+        struct outputs got = run_graph(g, false);
+        check_outputs(&got, &want);
+        check_int(pass_place(g, true, packed_bytes), 0);
+        check_places(g);
+        got = run_graph(g, true);
+        check_outputs(&got, &want);
+        graph_close(g);
+    }
+}
+
+/* A sum over heads or ffn is whole only where one rank has all of it. */
+static void test_epilogues_of_partial_sums(void)
+{
+    static const struct { const char *layout; uint32_t n_sums; } rows[] = {
+        { "tp=1", 2 * N_LAYERS }, { "tp=2,sp=1", 0 }, { "tp=2,sp=2", 0 }, { "dp=2", 2 * N_LAYERS },
+    };
+    struct graph *g = model_graph();
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct graph *mine = shard(g, rows[i].layout, 0);
+        uint32_t n_sums = 0;
+        check_begin("epilogues: %s", rows[i].layout);
+        check_int(fuse_all(mine), 0);
+        for (const struct node *n = find(mine, OP_matmul_chain, NULL); n; n = find(mine, OP_matmul_chain, n))
+            n_sums += n->step[1]->op == OP_add;
+        check_int(n_sums, rows[i].n_sums);
+        check_int(count(mine, OP_matmul_chain), rows[i].n_sums + 2 * N_LAYERS);
+        graph_close(mine);
+    }
     graph_close(g);
 }
 
@@ -292,10 +460,63 @@ static void test_verify_split_rows(void)
     x = input_rows(g);
     a = graph_add(g, x, x);
     graph_output(norm(g, a, "w"), "out");
-    check_int(pass_fuse(g), 0);
+    check_int(fuse_all(g), 0);
     check_int(count(g, OP_add), 0);
     split_rows(a);
     check_int(graph_verify(g), ERR_FAILED);
+    graph_close(g);
+}
+
+static void test_verify_epilogues(void)
+{
+    struct graph *g = open_graph();
+    struct tensor *x = input_rows(g);
+    g->layer = 0;
+    struct tensor *y = graph_add(g, matmul(g, x, "m"), x), *z = graph_scale(g, y, 2);
+    graph_output(z, "out");
+    check_int(pass_fuse_epilogues(g), 0);
+    struct node *chain = find(g, OP_matmul_chain, NULL);
+    if (!check(chain && chain->n_steps == 3))
+        return;
+    struct node *product = chain->step[0], *sum = chain->step[1], *scale = chain->step[2];
+
+    check_begin("verify: an epilogue needs more than columns");
+    scale->op = OP_rms_norm;
+    check(graph_verify(g) < 0 && strstr(error_text(), "more than the columns"));
+    scale->op = OP_scale;
+    check_int(graph_verify(g), 0);
+
+    check_begin("verify: an epilogue on partial sums");
+    product->out[0]->placement[AXIS_TP] = (struct placement){ .kind = PLACE_PARTIAL, .n_parts = 1 };
+    check(graph_verify(g) < 0 && strstr(error_text(), "partial sums"));
+    product->out[0]->placement[AXIS_TP] = (struct placement){ 0 };
+
+    check_begin("verify: an epilogue on other rows");
+    scale->out[0]->dim[0].symbol = SYMBOL_R;
+    check(graph_verify(g) < 0 && strstr(error_text(), "other rows"));
+    scale->out[0]->dim[0].symbol = SYMBOL_T;
+
+    check_begin("verify: a step that has nothing of the product");
+    scale->in[0] = x;
+    check(graph_verify(g) < 0 && strstr(error_text(), "nothing of the product"));
+    scale->in[0] = y;
+
+    check_begin("verify: a step that takes what comes later, or is not the chain's");
+    chain->step[1] = scale;
+    chain->step[2] = sum;
+    check(graph_verify(g) < 0 && strstr(error_text(), "what is not there"));
+    chain->step[1] = sum;
+    chain->step[2] = scale;
+    check_int(graph_verify(g), 0);
+    chain->n_in--;              /* the residual */
+    check(graph_verify(g) < 0 && strstr(error_text(), "what is not there"));
+    chain->n_in++;
+
+    check_begin("verify: a chain without a product");
+    chain->step[0] = sum;
+    check(graph_verify(g) < 0);
+    chain->step[0] = product;
+    check_int(graph_verify(g), 0);
     graph_close(g);
 }
 
@@ -344,9 +565,9 @@ static bool outputs_differ(const struct outputs *out)
 
 static void test_random_graphs(void)
 {
-    uint32_t n_fewer = 0, n_graphs = 0;
+    uint32_t n_fewer = 0, n_epilogues = 0, n_graphs = 0;
     for (uint64_t seed = 0; seed < 300; seed++)
-        for (unsigned passes = 0; passes < 8; passes++) {
+        for (unsigned passes = 0; passes < 32; passes++) {
             struct graph *g = random_graph(seed);
             struct outputs want = run_graph(g, false);
             if (!outputs_differ(&want)) {
@@ -359,16 +580,21 @@ static void test_random_graphs(void)
             if (passes & 1)
                 check_int(pass_simplify(g), 0);
             if (passes & 2)
-                check_int(pass_fuse(g), 0);
-            check_int(pass_place(g, passes & 4, packed_bytes), 0);
+                check_int(pass_fuse_matmuls(g), 0);
+            if (passes & 4)
+                check_int(pass_fuse_epilogues(g), 0);
+            if (passes & 8)
+                check_int(pass_fuse_rows(g), 0);
+            check_int(pass_place(g, passes & 16, packed_bytes), 0);
             check_places(g);
             struct outputs got = run_graph(g, true);
             check_outputs(&got, &want);
             n_fewer += count(g, OP_row_chain) > 0;
+            n_epilogues += count(g, OP_matmul_chain) > 0;
             graph_close(g);
         }
     check_begin("random graphs have something to fuse");
-    check(n_graphs > 150 && n_fewer > 2 * n_graphs);
+    check(n_graphs > 150 && n_fewer > 8 * n_graphs && n_epilogues > 8 * n_graphs);
 }
 
 int main(void)
@@ -377,9 +603,14 @@ int main(void)
     test_fuse();
     test_fuse_other_rows();
     test_fuse_split_rows();
+    test_epilogues_of_a_model();
+    test_units();
+    test_epilogue_rules();
+    test_epilogues_of_partial_sums();
     test_place();
     test_verify();
     test_verify_split_rows();
+    test_verify_epilogues();
     test_random_graphs();
     return check_done();
 }

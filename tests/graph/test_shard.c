@@ -255,7 +255,7 @@ static void test_all_passes(void)
             for (const struct node *n = mine->first; n; n = n->next)
                 n_before++;
             struct outputs want = run_graph(mine, false);
-            check_int(pass_fuse(mine), 0);
+            check_int(fuse_all(mine), 0);
             check_int(pass_place(mine, true, packed_bytes), 0);
             for (const struct node *n = mine->first; n; n = n->next)
                 n_after++;

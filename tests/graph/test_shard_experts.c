@@ -296,8 +296,8 @@ static void test_islands(void)
                 check_int(tensor_n_parts(combine->out[0]), tp > 1 ? combine->attr.joined.n_roots : 1);
             }
             struct outputs want = run_graph(mine, false);
-            check_int(pass_fuse(mine), 0);
-            check_int(count(mine, OP_expert_matmul), 2);               /* gate and up are one */
+            check_int(fuse_all(mine), 0);
+            check_int(count_all(mine, OP_expert_matmul), 2);           /* gate and up are one */
             check_int(pass_overlap(mine), 0);
             check_int(pass_place(mine, true, packed_bytes), 0);
             check_places(mine);
