@@ -3,6 +3,8 @@
 
 #include "base/base.h"
 
+#include <string.h>
+
 static bool is_in(struct tensor *const *list, uint32_t n, const struct tensor *t)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -11,10 +13,10 @@ static bool is_in(struct tensor *const *list, uint32_t n, const struct tensor *t
     return false;
 }
 
-bool chain_makes(const struct node *chain, const struct tensor *t)
+bool node_makes(const struct node *n, const struct tensor *t)
 {
-    for (uint32_t s = 0; s < chain->n_steps; s++)
-        if (is_in(chain->step[s]->out, chain->step[s]->n_out, t))
+    for (uint32_t s = 0; s < n->n_steps; s++)
+        if (is_in(n->step[s]->out, n->step[s]->n_out, t))
             return true;
     return false;
 }
@@ -35,7 +37,7 @@ bool chain_operands(struct node *chain, const uint32_t *uses)
     for (uint32_t s = 0; s < chain->n_steps; s++) {
         const struct node *step = chain->step[s];
         for (uint32_t i = 0; i < step->n_in; i++) {
-            if (chain_makes(chain, step->in[i]) || is_in(chain->in, chain->n_in, step->in[i]))
+            if (node_makes(chain, step->in[i]) || is_in(chain->in, chain->n_in, step->in[i]))
                 continue;
             if (chain->n_in == NODE_MAX_INPUTS)
                 return false;
@@ -88,27 +90,28 @@ static uint32_t common_multiple(uint32_t a, uint32_t b)
 
 #define NO_STRIP NODE_MAX_OUTPUTS
 
-/* The strip of a tensor that step[0] or a later one before `end` makes. */
+/* The strip of a tensor that the product or a later step before `end` makes. */
 static uint32_t strip_of(const struct strips *s, const struct node *chain, uint32_t end, const struct tensor *t)
 {
-    for (uint32_t i = 0; i < chain->step[0]->n_out; i++)
-        if (chain->step[0]->out[i] == t)
+    const struct node *product = chain->step[chain->product];
+    for (uint32_t i = 0; i < product->n_out; i++)
+        if (product->out[i] == t)
             return s->of_product[i];
-    for (uint32_t k = 1; k < end; k++)
+    for (uint32_t k = chain->product + 1; k < end; k++)
         if (is_in(chain->step[k]->out, chain->step[k]->n_out, t))
             return s->of_step[k];
     return NO_STRIP;
 }
 
 /* Strip b goes into strip a; the last one takes its number. */
-static void merge_strips(struct strips *s, uint32_t n_products, uint32_t n_steps, uint32_t a, uint32_t b)
+static void merge_strips(struct strips *s, uint32_t a, uint32_t b)
 {
     uint32_t last = s->n - 1;
     s->strip[a].unit = common_multiple(s->strip[a].unit, s->strip[b].unit);
     s->strip[b] = s->strip[last];
-    for (uint32_t i = 0; i < n_products; i++)
+    for (uint32_t i = 0; i < NODE_MAX_OUTPUTS; i++)
         s->of_product[i] = (uint8_t)(s->of_product[i] == b ? a : s->of_product[i] == last ? b : s->of_product[i]);
-    for (uint32_t k = 1; k < n_steps; k++)
+    for (uint32_t k = 0; k < NODE_MAX_STEPS; k++)
         s->of_step[k] = (uint8_t)(s->of_step[k] == b ? a : s->of_step[k] == last ? b : s->of_step[k]);
     s->n--;
 }
@@ -116,13 +119,17 @@ static void merge_strips(struct strips *s, uint32_t n_products, uint32_t n_steps
 /* A step ties the strips of its inputs together, and works on what they have become. */
 static const char *add_step(struct strips *s, const struct node *chain, uint32_t k)
 {
-    const struct node *step = chain->step[k], *product = chain->step[0];
+    const struct node *step = chain->step[k];
+    struct node before = { .n_steps = chain->product };
     uint32_t mine = NO_STRIP, unit = unit_of(step);
     if (op_info[step->op].kind != KIND_ROWS || !unit)
         return "needs more than the columns of a chunk to make";
-    if (!nodes_share_rows(step, product))
+    if (!nodes_share_rows(step, chain->step[chain->product]))
         return "has other rows than the product:";
+    memcpy(before.step, chain->step, sizeof before.step);
     for (uint32_t i = 0; i < step->n_in; i++) {
+        if (node_makes(&before, step->in[i]))
+            return "has an epilogue that takes of the prologue, in";
         uint32_t strip = strip_of(s, chain, k, step->in[i]);
         if (strip == NO_STRIP)
             continue;
@@ -132,7 +139,7 @@ static const char *add_step(struct strips *s, const struct node *chain, uint32_t
             mine = strip;
         else {
             uint32_t a = MIN(mine, strip), b = MAX(mine, strip);
-            merge_strips(s, product->n_out, k, a, b);
+            merge_strips(s, a, b);
             mine = a;
         }
     }
@@ -143,23 +150,43 @@ static const char *add_step(struct strips *s, const struct node *chain, uint32_t
     return NULL;
 }
 
+/* Each thread may do it, for itself. */
+static const char *check_prologue(const struct node *chain)
+{
+    const struct node *product = chain->step[chain->product];
+    bool makes_input = !chain->product;
+    for (uint32_t k = 0; k < chain->product; k++) {
+        const struct node *step = chain->step[k];
+        if (op_info[step->op].kind != KIND_ROWS || step->op == OP_kv_store || !nodes_share_rows(step, product))
+            return "has a prologue that not every thread may do:";
+        makes_input |= is_in(step->out, step->n_out, product->in[0]);
+    }
+    return makes_input ? NULL : "has a prologue that does not make the product's input:";
+}
+
+static bool is_partial(const struct tensor *t)
+{
+    for (int a = 0; a < N_AXES; a++)
+        if (t->placement[a].kind == PLACE_PARTIAL)
+            return true;
+    return false;
+}
+
 const char *chain_strips(struct strips *s, const struct node *chain)
 {
-    const struct node *product = chain->step[0];
+    if (chain->product >= chain->n_steps || !node_multiplies(chain->step[chain->product]))
+        return "has no product:";
+    const struct node *product = chain->step[chain->product];
+    const char *wrong = check_prologue(chain);
+    bool has_epilogue = chain->n_steps > chain->product + 1;
     *s = (struct strips){ .n = product->n_out };
-    if (!chain->n_steps || !node_multiplies(product))
-        return "does not begin with a product:";
-    for (uint32_t i = 0; i < product->n_out; i++) {
-        for (int a = 0; a < N_AXES; a++)
-            if (product->out[i]->placement[a].kind == PLACE_PARTIAL)
-                return "works on partial sums:";
+    for (uint32_t i = 0; !wrong && i < product->n_out; i++) {
+        if (has_epilogue && is_partial(product->out[i]))
+            wrong = "works on partial sums:";
         s->strip[i] = (struct strip){ .n_columns = tensor_columns(product->out[i]), .unit = WEIGHT_PANEL };
         s->of_product[i] = (uint8_t)i;
     }
-    for (uint32_t k = 1; k < chain->n_steps; k++) {
-        const char *wrong = add_step(s, chain, k);
-        if (wrong)
-            return wrong;
-    }
-    return NULL;
+    for (uint32_t k = chain->product + 1; !wrong && k < chain->n_steps; k++)
+        wrong = add_step(s, chain, k);
+    return wrong;
 }

@@ -335,6 +335,14 @@ void graph_report(const struct graph *g, const struct node *n, const char *what)
         fprintf(g->log, "%%%u  %s\n", n->out[0]->id, what);
 }
 
+static void count_uses(const struct node *n, uint32_t *uses)
+{
+    for (uint32_t s = 0; s < n->n_steps; s++)
+        count_uses(n->step[s], uses);
+    for (uint32_t i = 0; !n->n_steps && i < n->n_in; i++)
+        uses[n->in[i]->id]++;
+}
+
 uint32_t *graph_count_uses(const struct graph *g)
 {
     uint32_t *uses = calloc(g->n_tensors + 1, sizeof *uses);
@@ -343,8 +351,7 @@ uint32_t *graph_count_uses(const struct graph *g)
         return NULL;
     }
     for (const struct node *n = g->first; n; n = n->next) {
-        for (uint32_t i = 0; i < n->n_in; i++)
-            uses[n->in[i]->id]++;
+        count_uses(n, uses);
         for (uint32_t i = 0; i < n->n_out; i++)
             uses[n->out[i]->id] += n->out[i]->is_output;
     }

@@ -152,6 +152,7 @@ struct node {
     uint32_t n_in, n_out, n_steps;
     struct tensor *in[NODE_MAX_INPUTS], *out[NODE_MAX_OUTPUTS];
     struct node *step[NODE_MAX_STEPS];      /* row_chain, matmul_chain: the nodes that it joins, in order */
+    uint32_t product;                       /* matmul_chain: which step is its product */
     struct node_attr attr;
     struct node *next, *prev;
 };
@@ -252,7 +253,8 @@ void graph_report(const struct graph *g, const struct node *n, const char *what)
 void graph_move_before(struct graph *g, struct node *n, struct node *place);
 /* Every use of `old` becomes `by`; `what` is reported to g->log. */
 void graph_replace_uses(struct graph *g, struct tensor *old, struct tensor *by, const char *what);
-/* How often each tensor, by id, is an input, and once more for an output of the graph; the caller frees.  NULL: no memory. */
+/* How often each tensor, by id, is an input, also of a step, and once more for an output of the graph; the caller frees.
+ * NULL: no memory. */
 uint32_t *graph_count_uses(const struct graph *g);
 uint64_t dim_at(const struct dim *dim, uint64_t symbol_value);
 uint64_t dim_max(const struct graph *g, const struct dim *dim);
@@ -269,11 +271,18 @@ static inline bool tensor_rows_are_split(const struct tensor *t)
 }
 /* A matmul or an expert_matmul; and where its weights begin among its inputs. */
 bool node_multiplies(const struct node *n);
+/* One of its steps makes t. */
+bool node_makes(const struct node *n, const struct tensor *t);
 uint32_t node_first_weight(const struct node *n);
 
 
-/* ---- matmul_chain: a product (matmul or expert_matmul), and after it row operators, its epilogue ----
- * Who has computed some columns of the product for some rows does the epilogue on them at once, so it may have row operators only
+/* ---- matmul_chain: row operators that make the product's input, its prologue; a product (matmul or expert_matmul); row operators
+ * on what it makes, its epilogue.  Either may be missing.
+ *
+ * Prologue: without effects, on the rows of the product.  Where they are few, each thread makes the input for itself; else it is a
+ * region before that of the product, and the input is in memory, so it is an output of the node.
+ *
+ * Epilogue: who has computed some columns of the product for some rows does it on them at once, so it may have operators only
  * that make columns of their output from the same columns of their inputs.  A strip is the outputs of the product that the
  * epilogue ties together (gate and up; k and v, which are stored together), with the steps that work on them: all of the same
  * columns, of which a chunk of work has `unit`s: whole panels, blocks and heads, as the steps need them. */
@@ -284,8 +293,8 @@ struct strip {
 struct strips {
     uint32_t n;
     struct strip strip[NODE_MAX_OUTPUTS];
-    uint8_t of_product[NODE_MAX_OUTPUTS];   /* the strip of each output of step[0] */
-    uint8_t of_step[NODE_MAX_STEPS];        /* of each step from 1 on */
+    uint8_t of_product[NODE_MAX_OUTPUTS];   /* the strip of each output of the product */
+    uint8_t of_step[NODE_MAX_STEPS];        /* of each step after it */
 };
 /* NULL, or which rule the chain breaks. */
 const char *chain_strips(struct strips *out, const struct node *chain);
@@ -306,13 +315,15 @@ int pass_simplify(struct graph *g);
 /* Makes the part of `rank` as a new graph; `from` stays as it is.  gathered: what groups of dp hold in common is stored in parts.
  * ERR_USAGE when the layout does not fit the model. */
 int pass_shard(struct graph **to, const struct graph *from, const struct mesh *mesh, bool gathered, uint32_t rank);
-/* Three ways to fewer, longer regions of work; each keeps every output bit for bit. */
+/* Four ways to fewer, longer regions of work; each keeps every output bit for bit. */
 /* Matmuls of one input become one with several weights. */
 int pass_fuse_matmuls(struct graph *g);
 /* A product and row operators on its columns become a matmul_chain. */
 int pass_fuse_epilogues(struct graph *g);
 /* Runs of the row operators that are left become a row_chain. */
 int pass_fuse_rows(struct graph *g);
+/* What makes the input of a matmul and nothing else becomes its prologue. */
+int pass_fuse_prologues(struct graph *g);
 /* Starts the gathering of a layer's weights a layer early.  Keeps every output bit for bit. */
 int pass_overlap(struct graph *g);
 /* How many bytes n rows of k weights take; the backend's rule. */

@@ -33,7 +33,6 @@ void shard_keep_rows(struct tensor *out, struct tensor *const *in, uint32_t n_in
 /* chain.c: nodes that join others.  `uses` is graph_count_uses() from before.
  * Fills inputs and outputs of a chain from its steps; false when they are too many for a node, or nobody wants an output. */
 bool chain_operands(struct node *chain, const uint32_t *uses);
-bool chain_makes(const struct node *chain, const struct tensor *t);
 /* The tensor whose rows are those of the node's work; and whether the work on a row of one node is at the same row of the other,
  * on the same rank. */
 const struct tensor *node_rows(const struct node *n);

@@ -27,7 +27,7 @@ static bool is_made_before(const struct tensor *t, const struct node *n, const s
 static bool can_move_up(const struct node *chain, const struct node *n, const struct node *step)
 {
     for (uint32_t i = 0; i < step->n_in; i++)
-        if (!chain_makes(chain, step->in[i]) && !is_made_before(step->in[i], n, step))
+        if (!node_makes(chain, step->in[i]) && !is_made_before(step->in[i], n, step))
             return false;
     return true;
 }

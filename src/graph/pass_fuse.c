@@ -52,7 +52,7 @@ static struct node *grow_chain(struct node *chain, struct node *n, const uint32_
     struct node *last = n;
     struct node trial = { .op = OP_row_chain };
     for (struct node *m = n; m && op_info[m->op].kind == KIND_ROWS && nodes_share_rows(m, n) && trial.n_steps < NODE_MAX_STEPS; m = m->next) {
-        if (reads_other_rows(m) && chain_makes(&trial, m->in[0]))
+        if (reads_other_rows(m) && node_makes(&trial, m->in[0]))
             break;
         trial.step[trial.n_steps++] = m;
         if (!chain_operands(&trial, uses))

@@ -61,7 +61,7 @@ static int verify_steps(const struct node *n)
     for (uint32_t s = 0; s < n->n_steps; before.step[before.n_steps++] = n->step[s++])
         for (uint32_t i = 0; i < n->step[s]->n_in; i++) {
             const struct tensor *t = n->step[s]->in[i];
-            bool is_given = chain_makes(&before, t);
+            bool is_given = node_makes(&before, t);
             for (uint32_t k = 0; k < n->n_in; k++)
                 is_given |= n->in[k] == t;
             if (!is_given)

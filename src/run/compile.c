@@ -15,7 +15,8 @@ static const struct { const char *name; enum pass first, last; bool must; } pass
     { "fuse_matmuls", PASS_FUSE_MATMULS, PASS_FUSE_MATMULS, false },
     { "fuse_epilogues", PASS_FUSE_EPILOGUES, PASS_FUSE_EPILOGUES, false },
     { "fuse_rows", PASS_FUSE_ROWS, PASS_FUSE_ROWS, false },
-    { "fuse", PASS_FUSE_MATMULS, PASS_FUSE_ROWS, false },
+    { "fuse_prologues", PASS_FUSE_PROLOGUES, PASS_FUSE_PROLOGUES, false },
+    { "fuse", PASS_FUSE_MATMULS, PASS_FUSE_PROLOGUES, false },
     { "overlap", PASS_OVERLAP, PASS_OVERLAP, false },
     { "place", PASS_PLACE, PASS_PLACE, false },
 };
@@ -27,7 +28,7 @@ static size_t find_row(const char *name, size_t n)
     while (i < COUNT_OF(passes) && (strlen(passes[i].name) != n || memcmp(passes[i].name, name, n)))
         i++;
     if (i == COUNT_OF(passes))
-        error_set(ERR_USAGE, "there is no pass \"%.*s\": build, simplify, shard, fuse (fuse_matmuls, fuse_epilogues, fuse_rows), overlap, place",
+        error_set(ERR_USAGE, "there is no pass \"%.*s\": build, simplify, shard, fuse (fuse_matmuls, fuse_epilogues, fuse_rows, fuse_prologues), overlap, place",
                   (int)MIN(n, 64), name);
     return i;
 }
@@ -77,6 +78,7 @@ int compile_rank(struct graph **out, const struct model_file *file, const struct
     if ((wanted(options, PASS_FUSE_MATMULS, last) && (err = pass_fuse_matmuls(mine)) < 0) ||
         (wanted(options, PASS_FUSE_EPILOGUES, last) && (err = pass_fuse_epilogues(mine)) < 0) ||
         (wanted(options, PASS_FUSE_ROWS, last) && (err = pass_fuse_rows(mine)) < 0) ||
+        (wanted(options, PASS_FUSE_PROLOGUES, last) && (err = pass_fuse_prologues(mine)) < 0) ||
         (wanted(options, PASS_OVERLAP, last) && (err = pass_overlap(mine)) < 0) ||
         (last >= PASS_PLACE && (err = pass_place(mine, !(options->without & 1u << PASS_PLACE), matmul_packed_bytes)) < 0))
         goto done;

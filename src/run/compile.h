@@ -4,7 +4,7 @@
 
 #include "model/model.h"
 
-enum pass { PASS_BUILD, PASS_SIMPLIFY, PASS_SHARD, PASS_FUSE_MATMULS, PASS_FUSE_EPILOGUES, PASS_FUSE_ROWS, PASS_OVERLAP, PASS_PLACE, N_PASSES };
+enum pass { PASS_BUILD, PASS_SIMPLIFY, PASS_SHARD, PASS_FUSE_MATMULS, PASS_FUSE_EPILOGUES, PASS_FUSE_ROWS, PASS_FUSE_PROLOGUES, PASS_OVERLAP, PASS_PLACE, N_PASSES };
 
 struct compile_options {
     struct model_options model;
@@ -14,9 +14,9 @@ struct compile_options {
                                    model's graph only: what pass_shard() makes is tidied up always */
 };
 
-/* A pass by name, or "fuse" for the last of the three; ERR_USAGE names the choices. */
+/* A pass by name, or "fuse" for the last of the four; ERR_USAGE names the choices. */
 int pass_find(enum pass *out, const char *name);
-/* A comma list of passes to leave out, as a mask; "fuse" is all three of them, "build" and "shard" are refused, NULL is none. */
+/* A comma list of passes to leave out, as a mask; "fuse" is all four of them, "build" and "shard" are refused, NULL is none. */
 int pass_parse_without(unsigned *mask, const char *names);
 
 /* Runs the passes up to `last` for `rank`.  Closes nothing of the caller's; graph_close() the result. */

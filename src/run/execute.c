@@ -280,7 +280,7 @@ uint32_t program_n_chunks(const struct program *p, const struct instr *in)
     uint32_t n_rows = program_max_rows(p, in), n_experts;
     if (joins_always(in))
         return 1;
-    if (in->op == OP_input || !n_rows)
+    if (in->op == OP_input || !n_rows || (in->prologue_of && matmul_chain_does_prologue(p, in->prologue_of)))
         return 0;
     switch (in->op) {
     case OP_matmul:         return DIV_UP(in->n_panels, in->chunk_panels);
@@ -289,7 +289,7 @@ uint32_t program_n_chunks(const struct program *p, const struct instr *in)
         return MIN(n_experts, n_rows) * DIV_UP(in->n_panels, in->chunk_panels);
     case OP_matmul_chain:
         n_experts = in->step[0].op == OP_expert_matmul ? (uint32_t)in->step[0].in[1].n_rows - 1 : 1;
-        return MIN(n_experts, n_rows) * in->epilogue->n_all_chunks;
+        return MIN(n_experts, n_rows) * in->chain->n_all_chunks;
     case OP_attention:      return p->n_items * cache_of(p, in)->n_kv_heads;
     case OP_sort_by_expert: return 1;
     default:                return comm_fns[in->op] ? 1 : DIV_UP(n_rows, CHUNK_ROWS);

@@ -1,4 +1,4 @@
-/* instr.h: what a program is made of; shared by program.c (makes it), execute.c (runs it), epilogue.c (chains of a product),
+/* instr.h: what a program is made of; shared by program.c (makes it), execute.c (runs it), matmul_chain.c (chains of a product),
  * experts.c (mixtures of experts), exchange.c (its messages) and dispatch.c (messages of experts). */
 #ifndef STOA_RUN_INSTR_H
 #define STOA_RUN_INSTR_H
@@ -44,10 +44,14 @@ static inline void *piece_row(const struct operand *o, const struct piece *at)
 }
 
 /* How the work of a matmul_chain is cut, for each of its strips (graph.h). */
-struct epilogue {
+struct matmul_chain {
     struct strips strips;
     uint32_t block_columns[NODE_MAX_OUTPUTS], chunk_columns[NODE_MAX_OUTPUTS];     /* whole units */
-    uint32_t n_chunks[NODE_MAX_OUTPUTS], n_all_chunks;
+    uint32_t n_chunks[NODE_MAX_OUTPUTS], n_all_chunks, block_rows;
+    struct instr *prologue;                 /* the instruction before; NULL: there is none */
+    struct instr *own;                      /* its steps, as a thread does them for itself */
+    struct operand own_input;               /* what they make */
+    bool shares;                            /* others want something of the prologue too */
 };
 
 /* The rows of an instruction's work; split: this rank's share of them along tp. */
@@ -67,7 +71,8 @@ struct instr {
 
     struct instr *step;                     /* row_chain, matmul_chain: [n_steps] */
     uint32_t n_steps;
-    struct epilogue *epilogue;              /* matmul_chain */
+    struct matmul_chain *chain;             /* matmul_chain, without the steps of its prologue */
+    const struct instr *prologue_of;        /* row_chain that is the prologue of a matmul_chain; else NULL */
 
     struct sum_tree tree;                   /* matmul over a label */
     const struct sum_tree *tree_or_null;
@@ -87,6 +92,12 @@ struct boundary {
     char *bytes;                            /* [n_slots][slot_bytes] */
     uint32_t n_slots, next;
     size_t slot_bytes;
+};
+
+/* The input of a matmul_chain that a thread has made for itself: in which step, of which instruction. */
+struct own_input {
+    _Alignas(CACHE_LINE) const struct instr *of;
+    unsigned step;
 };
 
 /* Room for the messages of a dispatch or a combine, to and from each rank of the island. */
@@ -112,7 +123,9 @@ struct program {
     struct comm_gather *gather;             /* of weights, when they are gathered */
     uint32_t n_gathering;                   /* started and not waited for */
     struct instr *instr;
-    uint32_t n_instr;
+    struct instr *steps;                    /* of all chains */
+    uint32_t n_instr, n_steps;
+    struct own_input *own_input;            /* [threads] */
     struct boundary *boundaries;
 
     const struct step *step;                /* while one runs; read by a thread only while it holds a chunk */
@@ -156,10 +169,13 @@ void program_matmul(struct program *p, const struct instr *in, const struct oper
                     uint32_t panel0, uint32_t panel1);
 /* A row operator at a piece of a row. */
 void program_row(struct program *p, struct instr *in, const struct piece *at);
-/* epilogue.c */
-/* Gives what stays inside a matmul_chain its places in a thread's scratch (offset, and n_bytes from row to row); bytes of it. */
-size_t epilogue_place(struct node *n);
-int epilogue_compile(struct program *p, struct instr *in, const struct node *n);
+/* matmul_chain.c */
+/* Gives what stays inside its places in a thread's scratch (offset, and n_bytes from row to row); bytes of it. */
+size_t matmul_chain_place(struct node *n);
+/* in: with all steps.  Those of a prologue go to the instruction before; own: room for as many. */
+int matmul_chain_compile(struct program *p, struct instr *in, struct instr *own, const struct node *n);
+/* In this step each thread does the prologue for itself. */
+bool matmul_chain_does_prologue(const struct program *p, const struct instr *in);
 void program_matmul_chain(struct program *p, struct instr *in, uint32_t chunk, int thread);
 /* experts.c */
 /* The expert that is the i-th with rows, and these; false when fewer have some. */

@@ -72,7 +72,7 @@ static size_t place_in_rows(struct node *n)
 static void place_inner_values(struct program *p)
 {
     for (struct node *n = p->graph->first; n; n = n->next) {
-        size_t n_bytes = n->op == OP_matmul_chain ? epilogue_place(n) : place_in_rows(n);
+        size_t n_bytes = n->op == OP_matmul_chain ? matmul_chain_place(n) : place_in_rows(n);
         p->scratch_bytes = MAX(p->scratch_bytes, n_bytes);
     }
 }
@@ -153,15 +153,23 @@ static struct instr *instr_array(size_t n)
 
 static int compile_node(struct program *p, struct instr *in, struct node *n);
 
+/* From the program's store of steps. */
+static struct instr *take_steps(struct program *p, uint32_t n)
+{
+    p->n_steps += n;
+    return p->steps + p->n_steps - n;
+}
+
 static int compile_steps(struct program *p, struct instr *in, struct node *n)
 {
     int err = 0;
     in->n_steps = n->n_steps;
-    if (n->n_steps && !(in->step = instr_array(n->n_steps)))
-        return no_memory("instructions");
+    in->step = take_steps(p, n->n_steps);
     for (uint32_t s = 0; !err && s < n->n_steps; s++)
         err = compile_node(p, &in->step[s], n->step[s]);
-    return !err && n->op == OP_matmul_chain ? epilogue_compile(p, in, n) : err;
+    if (!err && n->op == OP_matmul_chain)
+        err = matmul_chain_compile(p, in, take_steps(p, n->product), n);
+    return err;
 }
 
 /* Small enough that the threads end a matmul together, large enough to stream weights; even, for kernels that take two. */
@@ -190,7 +198,7 @@ static int compile_node(struct program *p, struct instr *in, struct node *n)
         in->in[i] = operand_of(p, n->in[i]);
     for (uint32_t i = 0; i < n->n_out; i++)
         in->out[i] = operand_of(p, n->out[i]);
-    in->rows = rows_of(n->n_steps ? n->step[0] : n);
+    in->rows = rows_of(n->n_steps ? n->step[n->product] : n);
     for (uint32_t i = 0; node_multiplies(n) && i < n->n_out; i++)
         in->n_panels += DIV_UP(in->out[i].n_columns, PANEL_ROWS);
     in->chunk_panels = chunk_panels(p, in->n_panels);
@@ -228,19 +236,22 @@ static int check_kernels(const struct program *p, const struct node *n)
     return 0;
 }
 
+/* A node is one instruction, with a prologue two. */
 static int compile(struct program *p)
 {
-    uint32_t i = 0;
+    uint32_t n_steps = 0, at = 0;
     int err = 0;
-    uint32_t n_instr = 0;
-    for (struct node *n = p->graph->first; n; n = n->next)
-        n_instr++;
-    if (!(p->instr = instr_array(n_instr)))
+    for (struct node *n = p->graph->first; n; n = n->next) {
+        p->n_instr += n->product ? 2 : 1;
+        n_steps += n->n_steps + n->product;
+    }
+    if (!(p->instr = instr_array(p->n_instr)) || !(p->steps = instr_array(n_steps)))
         return no_memory("instructions");
-    p->n_instr = n_instr;
-    for (struct node *n = p->graph->first; !err && n; n = n->next, i++)
+    for (struct node *n = p->graph->first; !err && n; n = n->next) {
+        at += n->product ? 2 : 1;
         if ((err = check_kernels(p, n)) == 0)
-            err = compile_node(p, &p->instr[i], n);
+            err = compile_node(p, &p->instr[at - 1], n);
+    }
     return err;
 }
 
@@ -276,7 +287,9 @@ static int take_memory(struct program *p)
     p->max_blocks = DIV_UP(p->options.context, BLOCK_TOKENS);
     p->tiles = calloc(n_threads * p->max_blocks + 1, sizeof *p->tiles);
     p->active = calloc(p->graph->labels[LABEL_EXPERTS].n_elements + 1, sizeof *p->active);
-    if (!p->rows || !p->sequence_of || !p->item || !p->tiles || !p->active)
+    if ((p->own_input = aligned_alloc(CACHE_LINE, n_threads * sizeof *p->own_input)))
+        memset(p->own_input, 0, n_threads * sizeof *p->own_input);
+    if (!p->rows || !p->own_input || !p->sequence_of || !p->item || !p->tiles || !p->active)
         return no_memory("a step");
     memset(p->rows, 0, p->scratch_bytes * n_threads);
     return 0;
@@ -349,9 +362,9 @@ void program_close(struct program *p)
         kv_cache_release(&p->cache[i]);
     if (p->activations)
         munmap(p->activations, p->graph->arena_bytes + CACHE_LINE);
-    for (uint32_t i = 0; i < p->n_instr; i++)
-        free(p->instr[i].step);
     free(p->instr);
+    free(p->steps);
+    free(p->own_input);
     free(p->rows);
     free(p->sequence_of);
     free(p->item);

@@ -29,7 +29,8 @@ LAYOUTS = ("tp=1", "tp=2", "tp=3", "tp=4", "tp=5", "tp=8", "pp=2", "pp=3", "pp=5
 # Of mixtures only.  ep=N alone is tp=N,ep=N; with dp, groups share a set of experts.
 EXPERT_LAYOUTS = ("ep=2", "ep=4", "ep=8", "pp=2,ep=2", "tp=3,ep=3", "tp=2,ep=2 --shares 5,3", "dp=2,ep=2", "dp=4,ep=2", "dp=2,tp=2,ep=2",
                   "dp=2,tp=2,ep=4", "dp=2,pp=2,ep=2", "dp=2,tp=2,ep=4,sp=2")
-WITHOUT = ("", "simplify", "fuse", "overlap", "place", "simplify,fuse,overlap,place")
+WITHOUT = ("", "simplify", "fuse", "fuse_matmuls", "fuse_epilogues", "fuse_rows", "fuse_prologues", "fuse_matmuls,fuse_rows", "overlap", "place",
+           "simplify,fuse,overlap,place")
 MODELS = ("tiny-mixed", "tiny-f32", "tiny-f16", "tiny-bf16", "tiny-q8_0", "tiny-q4_0", "tiny-q4_1", "tiny-3heads", "tiny-group",
           "tiny-wide", "tiny-split", "tiny-fives", "tiny-kquants", "tiny-kquants-moe", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3moe",
           "tiny-qwen3moe-q8_0", "tiny-qwen3moe-q4_0", "tiny-mixtral", "tiny-legacy-mixtral", "tiny-gemma3", "tiny-gemma3-caps")

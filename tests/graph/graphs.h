@@ -72,9 +72,9 @@ static inline struct node *find(const struct graph *g, enum op op, const struct 
 static inline int fuse_all(struct graph *g)
 {
     int err;
-    if ((err = pass_fuse_matmuls(g)) < 0 || (err = pass_fuse_epilogues(g)) < 0)
+    if ((err = pass_fuse_matmuls(g)) < 0 || (err = pass_fuse_epilogues(g)) < 0 || (err = pass_fuse_rows(g)) < 0)
         return err;
-    return pass_fuse_rows(g);
+    return pass_fuse_prologues(g);
 }
 
 static inline bool is_output_of(const struct graph *g, const char *name)

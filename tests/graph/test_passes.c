@@ -323,6 +323,110 @@ static void test_epilogue_rules(void)
     }
 }
 
+/* ---- prologues ---- */
+static struct tensor *norm_before(struct graph *g, struct tensor *x)
+{
+    return matmul(g, norm(g, x, "v"), "m");
+}
+
+static struct tensor *norm_between(struct graph *g, struct tensor *x)
+{
+    return graph_scale(g, matmul(g, norm(g, x, "v"), "m"), 2);
+}
+
+static struct tensor *sum_is_wanted(struct graph *g, struct tensor *x)
+{
+    struct tensor *sum = graph_add(g, x, x), *y = matmul(g, norm(g, sum, "v"), "m");
+    return graph_add(g, norm(g, y, "w"), sum);
+}
+
+static struct tensor *input_is_wanted(struct graph *g, struct tensor *x)
+{
+    struct tensor *h = norm(g, x, "v"), *y = matmul(g, h, "m");
+    return graph_add(g, norm(g, y, "w"), h);
+}
+
+static struct tensor *input_is_output(struct graph *g, struct tensor *x)
+{
+    struct tensor *h = norm(g, x, "v");
+    graph_output(h, "hidden");
+    return matmul(g, h, "m");
+}
+
+static struct tensor *epilogue_takes_of_it(struct graph *g, struct tensor *x)
+{
+    struct tensor *sum = graph_add(g, x, x);
+    return graph_add(g, matmul(g, norm(g, sum, "v"), "m"), sum);
+}
+
+static struct tensor *used_in_between(struct graph *g, struct tensor *x)
+{
+    struct tensor *sum = graph_add(g, x, x), *h = norm(g, sum, "v");
+    struct tensor *other = matmul(g, sum, "m");
+    return graph_add(g, norm(g, matmul(g, h, "k"), "w"), norm(g, other, "w"));
+}
+
+static void test_prologue_rules(void)
+{
+    static const struct { const char *what; struct tensor *(*build)(struct graph *g, struct tensor *x); uint32_t n_prologues, n_steps; } rows[] = {
+        { "a norm before a product",                           norm_before, 1, 1 },
+        { "and an epilogue behind it",                         norm_between, 1, 1 },
+        { "what else it makes is for others",                  sum_is_wanted, 1, 2 },
+        { "not what others want of the input",                 input_is_wanted, 0, 0 },
+        { "not what is an output of the graph",                input_is_output, 0, 0 },
+        { "not what the epilogue takes as well",               epilogue_takes_of_it, 0, 0 },
+        { "not what someone uses before the product",          used_in_between, 0, 0 },
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct graph *g = open_graph();
+        check_begin("prologues: %s", rows[i].what);
+        struct tensor *x = graph_rows(g, input_rows(g), graph_input(g, "first", DTYPE_I32, DIM_T));
+        x = matmul(g, x, "first");
+        g->layer = 0;
+        graph_output(rows[i].build(g, x), "out");
+        struct outputs want = run_graph(g, false);
+        check_int(fuse_all(g), 0);
+        uint32_t n_prologues = 0;
+        for (const struct node *n = find(g, OP_matmul_chain, NULL); n; n = find(g, OP_matmul_chain, n))
+            if (n->layer == 0 && n->product) {
+                n_prologues++;
+                check_int(n->product, rows[i].n_steps);
+                check(n->out[n->n_out - 1] == n->step[n->product]->in[0]);          /* so it will have a place */
+            }
+        check_int(n_prologues, rows[i].n_prologues);
+        struct outputs got = run_graph(g, false);
+        check_outputs(&got, &want);
+        check_int(pass_place(g, true, packed_bytes), 0);
+        check_places(g);
+        got = run_graph(g, true);
+        check_outputs(&got, &want);
+        graph_close(g);
+    }
+}
+
+/* A layer is five regions, and the same on ranks with what they say to each other. */
+static void test_regions_of_a_layer(void)
+{
+    static const struct { const char *layout; uint32_t n_regions, n_comm; } rows[] = { { "tp=1", 5, 0 }, { "tp=2,sp=1", 5, 2 }, { "tp=2,sp=2", 7, 4 } };
+    struct graph *g = model_graph();
+    g->int8_activations = true;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct graph *mine = shard(g, rows[i].layout, 1);
+        uint32_t n_regions = 0, n_comm = 0;
+        check_begin("prologues: the regions of a layer, %s", rows[i].layout);
+        check_int(pass_simplify(mine), 0);
+        check_int(fuse_all(mine), 0);
+        for (const struct node *n = mine->first; n; n = n->next) {
+            n_comm += n->layer == 1 && op_info[n->op].kind == KIND_COMM;
+            n_regions += n->layer == 1 && op_info[n->op].kind != KIND_COMM;
+        }
+        check_int(n_regions, rows[i].n_regions);
+        check_int(n_comm, rows[i].n_comm);
+        graph_close(mine);
+    }
+    graph_close(g);
+}
+
 /* A sum over heads or ffn is whole only where one rank has all of it. */
 static void test_epilogues_of_partial_sums(void)
 {
@@ -336,9 +440,8 @@ static void test_epilogues_of_partial_sums(void)
         check_begin("epilogues: %s", rows[i].layout);
         check_int(fuse_all(mine), 0);
         for (const struct node *n = find(mine, OP_matmul_chain, NULL); n; n = find(mine, OP_matmul_chain, n))
-            n_sums += n->step[1]->op == OP_add;
+            n_sums += n->step[n->n_steps - 1]->op == OP_add;
         check_int(n_sums, rows[i].n_sums);
-        check_int(count(mine, OP_matmul_chain), rows[i].n_sums + 2 * N_LAYERS);
         graph_close(mine);
     }
     graph_close(g);
@@ -520,6 +623,44 @@ static void test_verify_epilogues(void)
     graph_close(g);
 }
 
+static void test_verify_prologues(void)
+{
+    struct graph *g = open_graph();
+    struct tensor *x = matmul(g, input_rows(g), "first");
+    g->layer = 0;
+    struct tensor *sum = graph_add(g, x, x), *h = norm(g, sum, "v");
+    graph_output(sum, "sum");
+    graph_output(graph_scale(g, matmul(g, h, "m"), 2), "out");
+    check_int(fuse_all(g), 0);
+    struct node *chain = find(g, OP_matmul_chain, find(g, OP_matmul_chain, NULL));
+    check_begin("verify: a good prologue");
+    if (!check(chain && chain->product == 2 && chain->n_steps == chain->product + 2))
+        return;
+    check_int(graph_verify(g), 0);
+    struct node *product = chain->step[chain->product], *scale = chain->step[chain->product + 1], *first = chain->step[0];
+
+    check_begin("verify: an epilogue that takes of the prologue");
+    scale->in[0] = sum;
+    check(graph_verify(g) < 0 && strstr(error_text(), "takes of the prologue"));
+    scale->in[0] = product->out[0];
+
+    check_begin("verify: a prologue that does not make the product's input");
+    product->in[0] = x;
+    check(graph_verify(g) < 0 && strstr(error_text(), "does not make"));
+    product->in[0] = h;
+
+    check_begin("verify: a prologue with an effect, or of other rows");
+    enum op op = first->op;
+    first->op = OP_kv_store;
+    check(graph_verify(g) < 0 && strstr(error_text(), "not every thread"));
+    first->op = op;
+    first->out[0]->dim[0].symbol = SYMBOL_R;
+    check(graph_verify(g) < 0 && strstr(error_text(), "not every thread"));
+    first->out[0]->dim[0].symbol = SYMBOL_T;
+    check_int(graph_verify(g), 0);
+    graph_close(g);
+}
+
 /* ---- random graphs ---- */
 static struct graph *random_graph(uint64_t seed)
 {
@@ -567,7 +708,7 @@ static void test_random_graphs(void)
 {
     uint32_t n_fewer = 0, n_epilogues = 0, n_graphs = 0;
     for (uint64_t seed = 0; seed < 300; seed++)
-        for (unsigned passes = 0; passes < 32; passes++) {
+        for (unsigned passes = 0; passes < 64; passes++) {
             struct graph *g = random_graph(seed);
             struct outputs want = run_graph(g, false);
             if (!outputs_differ(&want)) {
@@ -585,7 +726,9 @@ static void test_random_graphs(void)
                 check_int(pass_fuse_epilogues(g), 0);
             if (passes & 8)
                 check_int(pass_fuse_rows(g), 0);
-            check_int(pass_place(g, passes & 16, packed_bytes), 0);
+            if (passes & 16)
+                check_int(pass_fuse_prologues(g), 0);
+            check_int(pass_place(g, passes & 32, packed_bytes), 0);
             check_places(g);
             struct outputs got = run_graph(g, true);
             check_outputs(&got, &want);
@@ -594,7 +737,7 @@ static void test_random_graphs(void)
             graph_close(g);
         }
     check_begin("random graphs have something to fuse");
-    check(n_graphs > 150 && n_fewer > 8 * n_graphs && n_epilogues > 8 * n_graphs);
+    check(n_graphs > 150 && n_fewer > 16 * n_graphs && n_epilogues > 16 * n_graphs);
 }
 
 int main(void)
@@ -607,10 +750,13 @@ int main(void)
     test_units();
     test_epilogue_rules();
     test_epilogues_of_partial_sums();
+    test_prologue_rules();
+    test_regions_of_a_layer();
     test_place();
     test_verify();
     test_verify_split_rows();
     test_verify_epilogues();
+    test_verify_prologues();
     test_random_graphs();
     return check_done();
 }
