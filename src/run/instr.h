@@ -48,6 +48,7 @@ struct matmul_chain {
     struct strips strips;
     uint32_t block_columns[NODE_MAX_OUTPUTS], chunk_columns[NODE_MAX_OUTPUTS];     /* whole units */
     uint32_t n_chunks[NODE_MAX_OUTPUTS], n_all_chunks, block_rows;
+    uint32_t order[NODE_MAX_OUTPUTS];       /* of strips: those with the largest chunks first, so that threads end together */
     struct instr *prologue;                 /* the instruction before; NULL: there is none */
     struct instr *own;                      /* its steps, as a thread does them for itself */
     struct operand own_input;               /* what they make */

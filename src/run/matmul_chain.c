@@ -79,9 +79,18 @@ size_t matmul_chain_place(struct node *n)
 }
 
 /* ---- compiling ---- */
+static void put_in_order(struct matmul_chain *c, uint32_t strip, const uint32_t *chunk_panels)
+{
+    uint32_t at = strip;
+    for (; at && chunk_panels[c->order[at - 1]] < chunk_panels[strip]; at--)
+        c->order[at] = c->order[at - 1];
+    c->order[at] = strip;
+}
+
 static int cut_product(struct matmul_chain *c, const struct instr *product, const struct node *n)
 {
     bool has_epilogue = n->n_steps > n->product + 1;
+    uint32_t chunk_panels[NODE_MAX_OUTPUTS];
     if (chain_strips(&c->strips, n))
         return error_set(ERR_FAILED, "a %s has no strips", op_info[n->op].name);
     c->block_rows = has_epilogue ? BLOCK_ROWS : INT32_MAX;
@@ -94,6 +103,8 @@ static int cut_product(struct matmul_chain *c, const struct instr *product, cons
         c->block_columns[s] = has_epilogue ? block_columns(n, &c->strips, s) : c->chunk_columns[s];
         c->n_chunks[s] = (uint32_t)DIV_UP(strip->n_columns, c->chunk_columns[s]);
         c->n_all_chunks += c->n_chunks[s];
+        chunk_panels[s] = n_products * c->chunk_columns[s] / PANEL_ROWS;
+        put_in_order(c, s, chunk_panels);
     }
     return 0;
 }
@@ -217,10 +228,10 @@ void program_matmul_chain(struct program *p, struct instr *in, uint32_t chunk, i
 {
     const struct operand *x = input_of(p, in, chunk, thread);
     struct range rows = { 0, program_max_rows(p, in) };
-    uint32_t expert = 0, strip = 0;
+    uint32_t expert = 0, i = 0;
     if (in->step[0].op == OP_expert_matmul && !program_expert(p, &in->step[0], chunk / in->chain->n_all_chunks, &expert, &rows))
         return;
-    for (chunk %= in->chain->n_all_chunks; chunk >= in->chain->n_chunks[strip]; strip++)
-        chunk -= in->chain->n_chunks[strip];
-    run_strip(p, in, x, strip, chunk, expert, rows, thread);
+    for (chunk %= in->chain->n_all_chunks; chunk >= in->chain->n_chunks[in->chain->order[i]]; i++)
+        chunk -= in->chain->n_chunks[in->chain->order[i]];
+    run_strip(p, in, x, in->chain->order[i], chunk, expert, rows, thread);
 }
