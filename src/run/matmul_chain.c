@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-#define BLOCK_ROWS 64           /* whole tiles of every kernel */
-#define BLOCK_COLUMNS 256
+#define BLOCK_ROWS 256          /* a kernel unpacks weights once for so many */
+#define BLOCK_COLUMNS 128
 #define BLOCK_BYTES (512u << 10)
 #define OWN_ROWS 4              /* as many rows as are one chunk of a chain */
 
