@@ -130,3 +130,78 @@ void quant_unpack(struct quant_block *to, const uint8_t *from, enum dtype type)
     }
 #undef CASE
 }
+
+/* ---- the way back ---- */
+
+/* The bits of a plane, `shift` bits up in each of n quants, into bytes that are zero there. */
+static void collect(uint8_t *block, const uint8_t *q, struct plane plane, int n, int shift)
+{
+    uint8_t *to = block + plane.at, mask = (uint8_t)((1 << plane.bits) - 1);
+    for (int i = 0; i < n; to += plane.run)
+        for (int s = 0; s < 8; s += plane.bits, i += plane.run)
+            for (int l = 0; l < plane.run; l++)
+                to[l] |= (uint8_t)((q[i + l] >> shift & mask) << s);
+}
+
+static void pack_scales_4(uint8_t *s, const struct quant_block *from)
+{
+    for (int j = 0; j < 4; j++) {
+        s[j] = (uint8_t)(from->scale[j] | from->scale[4 + j] >> 4 << 6);
+        s[4 + j] = (uint8_t)(from->minimum[j] | from->minimum[4 + j] >> 4 << 6);
+        s[8 + j] = (uint8_t)((from->scale[4 + j] & 15) | (from->minimum[4 + j] & 15) << 4);
+    }
+}
+
+static void pack_scales_3(uint8_t *s, const struct quant_block *from)
+{
+    for (int j = 0; j < 16; j++) {
+        int scale = from->scale[j] + 32;
+        s[j % 8] |= (uint8_t)((scale & 15) << j / 8 * 4);
+        s[8 + j % 4] |= (uint8_t)(scale >> 4 << j / 4 * 2);
+    }
+}
+
+static void pack_scales_2(uint8_t *s, const struct quant_block *from)
+{
+    for (int j = 0; j < 16; j++)
+        s[j] = (uint8_t)(from->scale[j] | from->minimum[j] << 4);
+}
+
+static void pack_scales_xs(uint8_t *s, const struct quant_block *from)
+{
+    for (int j = 0; j < 8; j++) {
+        int scale = from->scale[j] + 32;
+        s[2 + j / 2] |= (uint8_t)((scale & 15) << j % 2 * 4);
+        s[j / 4] |= (uint8_t)(scale >> 4 << j % 4 * 2);
+    }
+}
+
+void quant_pack(uint8_t *to, const struct quant_block *from, enum dtype type)
+{
+    const struct layout layout = layouts[type];
+    const struct quant_info info = quant_info[type];
+    const int n = (int)dtype_info[type].block;
+
+    memset(to, 0, dtype_info[type].bytes);
+    collect(to, from->q, layout.low, n, 0);
+    if (layout.high.bits)
+        collect(to, from->q, layout.high, n, layout.low.bits);
+    if (type == DTYPE_Q8_0)
+        for (int i = 0; i < n; i++)
+            to[layout.low.at + i] ^= 0x80;
+    if (type == DTYPE_MXFP4)
+        to[layout.d] = (uint8_t)from->d;
+    else
+        memcpy(to + layout.d, &from->d, 2);
+    if (info.has_minimum)
+        memcpy(to + layout.m, &from->m, 2);
+    to += layout.scales;
+    switch (type) {
+    case DTYPE_Q2_K: pack_scales_2(to, from); break;
+    case DTYPE_Q3_K: pack_scales_3(to, from); break;
+    case DTYPE_Q4_K: case DTYPE_Q5_K: pack_scales_4(to, from); break;
+    case DTYPE_Q6_K: memcpy(to, from->scale, 16); break;
+    case DTYPE_IQ4_XS: pack_scales_xs(to, from); break;
+    default: break;
+    }
+}

@@ -49,6 +49,8 @@ struct quant_block {
     uint8_t minimum[16];
 };
 void quant_unpack(struct quant_block *to, const uint8_t *from, enum dtype type);
+/* The way back: the bytes that quant_unpack() takes apart into the same parts, each of which must be in its range. */
+void quant_pack(uint8_t *to, const struct quant_block *from, enum dtype type);
 
 /* Half the power of two that an E8M0 byte stands for (MXFP4's values are doubled): 2^(e - 128), exact, also where subnormal. */
 static inline float e8m0_half_to_f32(uint8_t e)

@@ -1,4 +1,5 @@
 #include "base/dtype.h"
+#include "base/quant.h"
 #include "tests/check.h"
 #include "tests/text/golden.h"
 
@@ -78,11 +79,32 @@ static void test_goldens(void)
     json_decref(golden);
 }
 
+/* Every byte of a block belongs to one of its parts. */
+static void test_pack(void)
+{
+    for (enum dtype type = 0; type < N_DTYPES; type++) {
+        if (!quant_info[type].bits)
+            continue;
+        check_begin("%s: blocks taken apart and put together", dtype_info[type].name);
+        uint32_t state = 1;
+        for (int round = 0; round < 100; round++) {
+            uint8_t bytes[256], again[256];
+            struct quant_block block;
+            for (uint32_t i = 0; i < sizeof bytes; i++)
+                bytes[i] = (uint8_t)((state = state * 1664525 + 1013904223) >> 24);
+            quant_unpack(&block, bytes, type);
+            quant_pack(again, &block, type);
+            check_bytes("block", again, bytes, dtype_info[type].bytes);
+        }
+    }
+}
+
 int main(void)
 {
     test_f16();
     test_bf16();
     test_blocks();
     test_goldens();
+    test_pack();
     return check_done();
 }
