@@ -230,6 +230,14 @@ static int set_type(struct reader *r, struct model_tensor *t, uint32_t ggml_type
     return BAD(r, "type %s is not supported", name);
 }
 
+uint32_t gguf_number_of_type(enum dtype type)
+{
+    uint32_t i = 0;
+    while (!ggml_types[i] || strcmp(ggml_types[i], dtype_info[type].name))
+        i++;
+    return i;
+}
+
 static int take_tensor(struct reader *r, struct gguf_tensor *out)
 {
     struct model_tensor *t = &out->tensor;

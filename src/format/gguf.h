@@ -38,6 +38,9 @@ struct gguf_value {
     const int32_t *i32s;            /* an array of integers or bools that all fit */
 };
 
+/* Bytes of the elements as they stand in the file. */
+size_t gguf_value_bytes(const struct gguf_value *value);
+
 /* One element of a value of numbers or bools. */
 struct gguf_number {
     enum { GGUF_UNSIGNED, GGUF_SIGNED, GGUF_REAL } kind;
@@ -47,6 +50,9 @@ struct gguf_number {
 struct gguf_number gguf_number(const struct gguf_value *value, uint64_t i);
 /* A little-endian number of n_bytes at any address. */
 uint64_t gguf_load(const uint8_t *from, size_t n_bytes);
+
+/* The file's number for a type that files can have. */
+uint32_t gguf_number_of_type(enum dtype type);
 
 struct gguf_tensor {
     struct gguf_tensor *next;       /* in file order */

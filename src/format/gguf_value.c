@@ -20,6 +20,16 @@ uint64_t gguf_load(const uint8_t *from, size_t n_bytes)
     return value;
 }
 
+size_t gguf_value_bytes(const struct gguf_value *value)
+{
+    if (value->type != GGUF_STRING)
+        return value->n * gguf_type_info[value->type].bytes;
+    const uint8_t *at = value->bytes;
+    for (uint64_t i = 0; i < value->n; i++)
+        at += 8 + gguf_load(at, 8);
+    return (size_t)(at - value->bytes);
+}
+
 void gguf_print_name(char *to, size_t size, const void *name, size_t n_bytes)
 {
     const uint8_t *from = name;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #define PARTS_MAX 9999
@@ -169,6 +170,17 @@ const char *model_file_path(const struct model_file *file)
 size_t model_file_bytes(const struct model_file *file)
 {
     return file->n_bytes;
+}
+
+bool model_file_holds(const struct model_file *file, const char *path)
+{
+    struct stat a, b;
+    if (stat(path, &a) < 0)
+        return false;
+    for (const struct model_part *part = file->first; part; part = part->next)
+        if (stat(part->path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+            return true;
+    return false;
 }
 
 uint64_t model_file_digest(const struct model_file *file)

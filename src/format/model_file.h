@@ -33,6 +33,8 @@ void model_file_close(struct model_file *file);
 
 const char *model_file_path(const struct model_file *file);
 size_t model_file_bytes(const struct model_file *file);                  /* of all parts together */
+/* `path` leads to one of the file's parts, under whatever name. */
+bool model_file_holds(const struct model_file *file, const char *path);
 /* A hash of everything but tensor data (metadata and tensor table, of all parts), the same on every machine.  Against
  * mix-ups, not against forgery. */
 uint64_t model_file_digest(const struct model_file *file);
