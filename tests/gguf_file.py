@@ -15,7 +15,7 @@ U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 FORMAT = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q", I64: "q", F64: "d"}
 TYPE_F32, TYPE_F16, TYPE_Q8_0 = 0, 1, 8
 BLOCK = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84), 11: (256, 110),
-         12: (256, 144), 13: (256, 176), 14: (256, 210), 23: (256, 136), 30: (1, 2)}       # elements, bytes
+         12: (256, 144), 13: (256, 176), 14: (256, 210), 20: (32, 18), 23: (256, 136), 30: (1, 2)}       # elements, bytes
 
 
 @dataclass
@@ -101,16 +101,15 @@ class File:
         return path
 
 
-def read(path):
-    with open(path, "rb") as f:
-        data = f.read()
-    file, at = File(), 24
+def parse(data):
+    """The keys of a file's bytes as File has them, and for each tensor (name, dims, type, where its bytes are)."""
+    keys, at = {}, 24
     n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
     for _ in range(n_keys):
         end = skip(data, at, STRING)
         name, kind = data[at + 8:end].decode(), struct.unpack_from("<I", data, end)[0]
         at = skip(data, end + 4, kind)
-        file.keys[name] = (kind, data[end + 4:at])
+        keys[name] = (kind, data[end + 4:at])
     table = []
     for _ in range(n_tensors):
         end = skip(data, at, STRING)
@@ -120,9 +119,20 @@ def read(path):
         table.append((data[at + 8:end].decode(), dims, kind, offset))
         at = end + 16 + 8 * n_dims
     first = (at + 31) // 32 * 32
+    tensors = []
     for name, dims, kind, offset in table:
         elements, n_bytes = BLOCK[kind]
         for d in dims:
             n_bytes *= d
-        file.tensors[name] = Tensor(dims, kind, data[first + offset:first + offset + n_bytes // elements])
+        tensors.append((name, dims, kind, slice(first + offset, first + offset + n_bytes // elements)))
+    return keys, tensors
+
+
+def read(path):
+    with open(path, "rb") as f:
+        data = f.read()
+    file = File()
+    file.keys, tensors = parse(data)
+    for name, dims, kind, place in tensors:
+        file.tensors[name] = Tensor(dims, kind, data[place])
     return file

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-    &command_run, &command_logits, &command_bench, &command_inspect, &command_graph, &command_tokenize,
+    &command_run, &command_logits, &command_bench, &command_inspect, &command_graph, &command_tokenize, &command_quantize, &command_perplexity,
 };
 
 static void help(FILE *to)

@@ -44,12 +44,18 @@ static const struct flag flags[] = {
     { "--after", FLAG_TEXT, AT(after), OPTIONS_GRAPH, 0, 0, "PASS", "as it is after build, simplify, shard, fuse, overlap or place (place)" },
     { "--layer", FLAG_INTEGER, AT(layer), OPTIONS_GRAPH, 0, 1 << 20, "N", "only what stands in layer N, and what it takes from elsewhere (all)" },
     { "--format", FLAG_TEXT, AT(format), OPTIONS_GRAPH, 0, 0, "F", "text, dot or svg; svg needs Graphviz (text)" },
+    { "--window", FLAG_INTEGER, AT(window), OPTIONS_PERPLEXITY, 2, 1 << 20, "N", "tokens of a window, the begin token among them (512)" },
+    { "--logits", FLAG_TEXT, AT(logits), OPTIONS_PERPLEXITY, 0, 0, "FILE", "write there the logits that predict each token: f32, row after row" },
+    { "--against", FLAG_TEXT, AT(against), OPTIONS_PERPLEXITY, 0, 0, "FILE", "compare with the logits that --logits wrote for another model" },
+    { "--type", FLAG_TEXT, AT(type), OPTIONS_QUANTIZE, 0, 0, "T", "of the new weights, as Q4_K or Q8_0" },
+    { "--pure", FLAG_SWITCH, AT(pure), OPTIONS_QUANTIZE, 0, 0, NULL, "the matrix that gives the logits gets T too" },
+    { "--force", FLAG_SWITCH, AT(force), OPTIONS_QUANTIZE, 0, 0, NULL, "replace OUT when it is there" },
     { "--layout", FLAG_TEXT, AT(layout), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "L", "how many ranks along which axis, as in pp=2,tp=2 (tp=1)" },
     { "--shares", FLAG_TEXT, AT(shares), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "relative parts of the ranks along tp (equal)" },
     { "--groups", FLAG_INTEGER, AT(groups), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 8, MAX_GROUPS, "N", "sum in N groups, for finer shares or more ranks: equal within tolerance, not in every bit (by the shape)" },
     { "--stages", FLAG_TEXT, AT(stages), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "layers of each pipeline stage (equal)" },
     { "--hosts", FLAG_TEXT, AT(hosts), OPTIONS_COMPUTE, 0, 0, "FILE", "host file for the launcher" },
-    { "--threads", FLAG_INTEGER, AT(threads), OPTIONS_COMPUTE, 1, 1024, "N", "compute threads of each rank (cores / ranks)" },
+    { "--threads", FLAG_INTEGER, AT(threads), OPTIONS_COMPUTE | OPTIONS_QUANTIZE, 1, 1024, "N", "compute threads of each rank (cores / ranks)" },
     { "--pin", FLAG_TEXT, AT(pin), OPTIONS_COMPUTE, 0, 0, "W", "no: threads may run on any core; yes: on cores of one NUMA node, where they fit (yes)" },
     { "--activations", FLAG_TEXT, AT(activations), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "T", "int8, or f32 for the reference mode (int8)" },
     { "--kv", FLAG_TEXT, AT(kv), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "T", "type of the KV cache: f16, bf16 or f32 (f16; f32 with f32 activations)" },
@@ -173,7 +179,7 @@ int options_parse(struct options *o, const struct command *command, int argc, ch
 {
     int n_words = 0;
     const char **words = calloc((size_t)argc + 1, sizeof *words);
-    *o = (struct options){ .n_new = 512, .top_p = 1, .top = 10, .batch = 1, .prompt_tokens = 512, .generate = 128, .repeat = 5, .batches = "1",
+    *o = (struct options){ .n_new = 512, .top_p = 1, .top = 10, .batch = 1, .prompt_tokens = 512, .generate = 128, .repeat = 5, .batches = "1", .window = 512,
                            .activations = "int8", .pin = "yes", .after = "place", .format = "text", .layer = LAYER_ANY, .words = words };
     if (!words)
         return error_set(ERR_NO_MEMORY, "out of memory for the command line");

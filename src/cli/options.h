@@ -15,6 +15,8 @@ enum option_group {
     OPTIONS_GRAPH = 64,
     OPTIONS_JSON = 128,
     OPTIONS_LAYOUT = 256,       /* --layout and what shapes a rank's graph, without computing */
+    OPTIONS_QUANTIZE = 512,
+    OPTIONS_PERPLEXITY = 1024,
 };
 
 struct options {
@@ -39,6 +41,10 @@ struct options {
     bool roofline;
     long rank, layer;           /* layer: LAYER_ANY for all */
     const char *after, *format;
+    const char *type;
+    bool force, pure;
+    long window;
+    const char *logits, *against;
 
     /* made from the words above */
     struct mesh mesh;
