@@ -159,7 +159,7 @@ def stoa_json(*args, **more):
 def cpu_isas():
     """The instruction sets that this CPU can run, portable C first."""
     with open("/proc/cpuinfo") as f:
-        line = next((x for x in f if x.startswith("flags")), "")
+        line = next((x for x in f if x.startswith(("flags", "Features"))), "")
     flags, isas = set(line.split()), ["c"]
     if {"avx2", "fma", "f16c"} <= flags:
         isas.append("avx2")
@@ -167,4 +167,6 @@ def cpu_isas():
             isas.append("avx512")
             if {"amx_tile", "amx_int8"} <= flags:
                 isas.append("amx")
+    if "asimddp" in flags:
+        isas.append("neon")
     return tuple(isas)

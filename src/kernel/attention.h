@@ -1,6 +1,6 @@
 /* attention.h: attention and the KV store of kernel.h by name, for its table and for tests.
  *
- * attention_c.c defines the answer, a query at a time.  The AVX2 and AVX-512 files are one body, attention_simd.h, over
+ * attention_c.c defines the answer, a query at a time.  The files of other instruction sets are one body, attention_simd.h, over
  * the vectors of simd.h; it takes queries in groups so that a key or value is loaded once for all of a group.  Nothing is
  * allocated: the scratch of a group, up to 320 KiB of which a short context touches a tenth, is on the stack. */
 #ifndef STOA_KERNEL_ATTENTION_H

@@ -1,4 +1,4 @@
-/* attention_simd.h: the body of attention_avx2.c and attention_avx512.c.
+/* attention_simd.h: the body of attention_avx2.c, attention_avx512.c and attention_neon.c.
  *
  * Queries are taken in groups.  For each span, the whole group's scores are computed first (lanes are keys), then each
  * query's softmax, then the whole group's output (lanes are head_dim); so each K and V vector is loaded and widened once

@@ -1,6 +1,6 @@
 /* rows.h: the row operations of kernel.h by name, for its table and for tests.
  *
- * rows_c.c defines the answer.  The AVX2 and AVX-512 files are one body, rows_simd.h, over the vectors of simd.h. */
+ * rows_c.c defines the answer.  The files of other instruction sets are one body, rows_simd.h, over the vectors of simd.h. */
 #ifndef STOA_KERNEL_ROWS_H
 #define STOA_KERNEL_ROWS_H
 

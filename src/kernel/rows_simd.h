@@ -1,4 +1,4 @@
-/* rows_simd.h: the body of rows_avx2.c and rows_avx512.c.  Full vectors first, then what is left of the row. */
+/* rows_simd.h: the body of rows_avx2.c, rows_avx512.c and rows_neon.c.  Full vectors first, then what is left of the row. */
 #include "kernel/rows.h"
 
 #include "base/base.h"

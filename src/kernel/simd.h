@@ -1,7 +1,7 @@
 /* simd.h: one set of names for a vector of f32 in each instruction set, chosen by the flags that a file is compiled with.
  *
  * A body written in these words (rows_simd.h, attention_simd.h) is compiled once per instruction set; the file that
- * includes it defines SIMD(name) as name_avx2 or name_avx512.  Every word is one rounding, or exact, so that it gives the
+ * includes it defines SIMD(name) as name_avx2 or the like.  Every word is one rounding, or exact, so that it gives the
  * same bits in every set, and the same as the portable C. */
 #ifndef STOA_KERNEL_SIMD_H
 #define STOA_KERNEL_SIMD_H
