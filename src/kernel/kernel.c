@@ -22,6 +22,9 @@
     static const struct kernels kernels_##set = { \
         .name = #set, \
         .needs = features, \
+        .probe_int8 = probe_int8_##set, \
+        .probe_f32 = probe_f32_##isa, \
+        .probe_read = probe_read_##isa, \
         .matmul_int8 = { MATMUL_INT8_TYPES(INT8_ENTRY, set) }, \
         .matmul_f32 = { MATMUL_F32_TYPES(F32_ENTRY, isa) }, \
         .quantize = quantize_##isa, \
@@ -35,9 +38,6 @@
         .row_max = row_max_##isa, \
         .kv_store = CACHE_ENTRIES(kv_store, isa), \
         .attention = CACHE_ENTRIES(attention, isa), \
-        .probe_int8 = probe_int8_##set, \
-        .probe_f32 = probe_f32_##isa, \
-        .probe_read = probe_read_##isa, \
     };
 
 KERNELS(c, 0)

@@ -32,6 +32,13 @@ struct act_block {
 };
 typedef void quantize_fn(struct act_block *restrict to, const float *restrict from, size_t k);
 
+/* ---- what the machine can ----------------------------------------------------------------------------------------------
+ * For a roofline.  ops: runs n_rounds of the widest multiplication and addition that kernels of this set use, on registers alone, and
+ * says how many operations that were; a multiplication and an addition are two. */
+typedef double probe_ops_fn(uint32_t n_rounds);
+/* Reads n_bytes, a multiple of 256, from 64-byte aligned memory, and gives a number that depends on all of them. */
+typedef uint64_t probe_read_fn(const void *from, size_t n_bytes);
+
 /* ---- matrix product with packed weights -------------------------------------------------------------------------------
  * y[t][n] = sum over k of x[t][k] w[n][k], rows of weights in panels of 16: packed [ceil(N/16)][...].  Rows past N in the
  * last panel are zero.  How a panel is laid out inside is the business of matmul_pack() and the kernels of that type (panel.h);
@@ -152,17 +159,12 @@ struct attention_args {
 #define ATTENTION_MAX_LEVELS 16                         /* log2(ATTENTION_MAX_KEYS / SPAN_TOKENS) + 1 */
 typedef void attention_fn(const struct attention_args *args);
 
-/* ---- what the machine can ----------------------------------------------------------------------------------------------
- * For a roofline.  ops: runs n_rounds of the widest multiplication and addition that kernels of this set use, on registers alone, and
- * says how many operations that were; a multiplication and an addition are two. */
-typedef double probe_ops_fn(uint32_t n_rounds);
-/* Reads n_bytes, a multiple of 256, from 64-byte aligned memory, and gives a number that depends on all of them. */
-typedef uint64_t probe_read_fn(const void *from, size_t n_bytes);
-
 /* ---- the table ---------------------------------------------------------------------------------------------------------- */
 struct kernels {
     const char *name;                               /* "c", "avx2", "avx512", "amx"; "neon" */
     unsigned needs;                                 /* enum cpu_feature bits */
+    probe_ops_fn *probe_int8, *probe_f32;
+    probe_read_fn *probe_read;
     matmul_fn *matmul_int8[N_DTYPES];               /* by weight type; NULL where it takes f32 activations always */
     matmul_fn *matmul_f32[N_DTYPES];
     quantize_fn *quantize;
@@ -175,8 +177,6 @@ struct kernels {
     row_max_fn *row_max;
     kv_store_fn *kv_store[N_DTYPES];                /* F16, BF16, F32 */
     attention_fn *attention[N_DTYPES];              /* by cache type */
-    probe_ops_fn *probe_int8, *probe_f32;
-    probe_read_fn *probe_read;
 };
 /* All rows that were compiled in, best last; n_kernels of them.  The first is portable C. */
 extern const struct kernels *const kernels_all[];
