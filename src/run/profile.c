@@ -91,16 +91,15 @@ static void count_matmul(struct work_counters *c, const struct instr *in, uint64
     }
 }
 
-/* Keys that an item's queries see, all together and one by one. */
-static void count_attention(const struct program *p, struct work_counters *c, const struct instr *in, const struct attention_item *item)
+/* Keys that a sequence's queries see, all together and one by one. */
+static void count_attention(const struct program *p, struct work_counters *c, const struct instr *in, const struct step_sequence *q)
 {
     const struct cache_group *group = &p->graph->cache_group[in->attr->cache_group];
-    uint64_t head_dim = in->attr->head_dim, n_seen = 0;
-    uint64_t first = (uint64_t)p->step->positions[item->first_token], last = first + item->n_tokens - 1;
-    uint64_t begin = group->window && first + 1 > group->window ? first + 1 - group->window : 0;
-    for (uint64_t position = first; position <= last; position++)
+    uint64_t head_dim = in->attr->head_dim, end = q->position + q->n_tokens, n_seen = 0;
+    uint64_t begin = group->window && q->position + 1 > group->window ? q->position + 1 - group->window : 0;
+    for (uint64_t position = q->position; position < end; position++)
         n_seen += group->window ? MIN(position + 1, group->window) : position + 1;
-    c->kv_bytes += (last + 1 - begin) * group->n_kv_heads * 2 * dtype_bytes(p->graph->cache_type, head_dim);
+    c->kv_bytes += (end - begin) * group->n_kv_heads * 2 * dtype_bytes(p->graph->cache_type, head_dim);
     c->float_ops += 4 * n_seen * in->out[0].n_columns;
 }
 
@@ -111,8 +110,8 @@ static void count_instr(struct program *p, struct work_counters *c, const struct
     else if (in->op == OP_expert_matmul)
         count_matmul(c, in, sorted->n_pairs, sorted->n_active);
     else if (in->op == OP_attention)
-        for (uint32_t i = 0; i < p->n_items; i++)
-            count_attention(p, c, in, &p->item[i]);
+        for (uint32_t i = 0; i < p->step->n_sequences; i++)
+            count_attention(p, c, in, &p->step->sequences[i]);
     for (uint32_t s = 0; s < in->n_steps; s++)          /* a product that was joined with rows */
         count_instr(p, c, &in->step[s], sorted);
 }

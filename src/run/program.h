@@ -77,7 +77,7 @@ struct work_counters {
     uint64_t n_calls;                       /* instructions */
     double wall_s;                          /* from the end of the region before to the end of theirs */
     double busy_s;                          /* of all threads, in chunks */
-    uint64_t weight_bytes, kv_bytes;        /* read: weights once for a call, keys and values once for 16 tokens */
+    uint64_t weight_bytes, kv_bytes;        /* that must be read: weights once for a call, keys once for a sequence */
     uint64_t int_ops, float_ops;            /* a multiplication and an addition are two; int: products of int8 blocks */
 };
 

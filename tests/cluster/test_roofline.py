@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import stoa_test as t
 
-N_PROMPT, N_NEW = 10, 30
+N_PROMPT, N_NEW = 40, 30
 KINDS = (("attn_output.", "attn_out"), ("gate_inp", "router"), ("attn_", "qkv"), ("ffn_gate", "gate_up"), ("ffn_up", "gate_up"),
          ("ffn_down", "down"))
 
