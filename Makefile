@@ -99,6 +99,7 @@ $(B)/tests/%: override LDLIBS += $(shell pkg-config --libs jansson)
 $(B)/tests/%.o: override CPPFLAGS += -I.
 # It counts what the library allocates.
 $(B)/tests/engine/test_steady: override LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc aligned_alloc mmap)
+$(B)/tests/base/test_threads: override LDFLAGS += -Wl,--wrap=sched_yield
 tests: $(tests)
 # And so is every bench/*.c.
 $(B)/bench/%: $(B)/bench/%.o $(library)

@@ -12,10 +12,19 @@
 
 #define OFFER_SPIN_US 200       /* longer than the pause between two steps of a decode */
 
+/* pool_give_way(): */
+#define HELD_UP_S 1e-3          /* longer than most jobs of a decode, shorter than a neighbour's turn */
+#define GIVE_WAY_S 5e-4         /* shorter than a turn of our own */
+#define TURN_S 1e-4             /* to give way took longer: somebody had a turn */
+#define REMEMBER_S 2e-2
+#define N_SHORT 8               /* a prefill has fewer short jobs in a row, and would lose more turns than it saves waiting */
+
 struct worker {
     _Alignas(CACHE_LINE) struct pool *pool;
     pthread_t thread;
     int index;
+    double looked_s, gave_way_s, neighbour_until_s;     /* pool_give_way() */
+    unsigned n_short;           /* jobs in a row */
     atomic_uint rests_at;       /* the turn that it waits to see the end of; it is inside the function while it is not `turn` */
 };
 
@@ -23,7 +32,7 @@ struct pool {
     int n_threads, n_started;
     bool spin, is_pinned;
     cpu_set_t callers_cores;    /* before it was pinned */
-    struct worker *worker;      /* [n_threads]; 0 is the caller and not used */
+    struct worker *worker;      /* [n_threads]; 0 is the caller */
     pool_fn *fn;                /* these two change only while every worker rests */
     void *user;
     atomic_bool stop;
@@ -63,6 +72,7 @@ int pool_open(struct pool **out, int n_threads, bool spin)
         return error_set(ERR_NO_MEMORY, "out of memory for %d threads", n_threads);
     }
     *pool = (struct pool){ .n_threads = n_threads, .spin = spin, .worker = worker };
+    worker[0] = (struct worker){ .pool = pool };
     for (int i = 1; i < n_threads; i++, pool->n_started++) {
         worker[i] = (struct worker){ .pool = pool, .index = i, .rests_at = 1 };     /* no turn yet: it does not rest before it runs */
         if (pthread_create(&worker[i].thread, NULL, worker_main, &worker[i])) {
@@ -138,6 +148,26 @@ void pool_run(struct pool *pool, pool_fn *fn, void *user)
     pool_offer(pool);
     fn(user, 0);
     pool_rest(pool);
+}
+
+/* A neighbour is suspected when a job took long, and known when it takes the turn that it is given. */
+void pool_give_way(struct pool *pool, int thread)
+{
+    struct worker *w = &pool->worker[thread];
+    if (pool->n_threads == 1 || !pool->spin)
+        return;
+    double now_s = seconds_now(), took_s = now_s - w->looked_s;
+    w->looked_s = now_s;
+    if (took_s > HELD_UP_S) {
+        w->neighbour_until_s = now_s + REMEMBER_S;
+        w->gave_way_s = now_s;
+        w->n_short = 0;
+    } else if (++w->n_short > N_SHORT && now_s < w->neighbour_until_s && now_s > w->gave_way_s + GIVE_WAY_S) {
+        sched_yield();
+        w->looked_s = w->gave_way_s = seconds_now();
+        if (w->gave_way_s > now_s + TURN_S)
+            w->neighbour_until_s = w->gave_way_s + REMEMBER_S;
+    }
 }
 
 int cpu_cores(void)

@@ -422,6 +422,7 @@ static void program_run_thread(void *user, int thread)
     for (uint32_t i = 0; i < p->n_instr; i++) {
         struct instr *in = &p->instr[i];
         bool speaks = op_info[in->op].kind == KIND_COMM;
+        pool_give_way(p->options.pool, thread);
         for (uint32_t chunk; (thread == 0 || !speaks) && work_claim(&in->work, number, &chunk);) {
             double chunk_s = profile_now(p);
             program_run_chunk(p, in, chunk, thread);

@@ -12,6 +12,16 @@
 
 enum { MAX_THREADS = 16 };
 
+/* The program is linked so that the library's calls of sched_yield() come by here. */
+static atomic_uint n_yields;
+int __real_sched_yield(void);
+int __wrap_sched_yield(void);
+int __wrap_sched_yield(void)
+{
+    atomic_fetch_add(&n_yields, 1);
+    return __real_sched_yield();
+}
+
 static double cpu_seconds(void)
 {
     struct timespec t;
@@ -225,8 +235,30 @@ static void test_open_close(void)
     check(b >= a && a > 0);
 }
 
+/* Whoever was held up gives way when it has done some short jobs since; not where nobody waits for it, or cores are shared anyway. */
+static void test_give_way(int n_threads, bool spin, bool gives)
+{
+    struct pool *pool;
+    check_begin("%d threads, spin %d: a thread that was held up gives way", n_threads, spin);
+    if (!check_int(pool_open(&pool, n_threads, spin), 0))
+        return;
+    atomic_store(&n_yields, 0);
+    double end_s = seconds_now() + (gives ? 20 : 0.01);
+    while (seconds_now() < end_s && !atomic_load(&n_yields)) {
+        double until_s = seconds_now() + 0.005;
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+        while (seconds_now() < until_s)
+            pool_give_way(pool, 0);
+    }
+    check_int(atomic_load(&n_yields) > 0, gives);
+    pool_close(pool);
+}
+
 int main(void)
 {
+    test_give_way(2, true, true);
+    test_give_way(2, false, false);
+    test_give_way(1, true, false);
     static const int sizes[] = { 1, 2, 3, 4, 8, MAX_THREADS };
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
         for (int spin = 0; spin < 2; spin++) {
