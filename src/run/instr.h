@@ -1,5 +1,5 @@
 /* instr.h: what a program is made of; shared by program.c (makes it), execute.c (runs it), matmul_chain.c (chains of a product),
- * experts.c (mixtures of experts), exchange.c (its messages) and dispatch.c (messages of experts). */
+ * attend.c (attention), experts.c (mixtures of experts), exchange.c (its messages) and dispatch.c (messages of experts). */
 #ifndef STOA_RUN_INSTR_H
 #define STOA_RUN_INSTR_H
 
@@ -178,6 +178,10 @@ int matmul_chain_compile(struct program *p, struct instr *in, struct instr *own,
 /* In this step each thread does the prologue for itself. */
 bool matmul_chain_does_prologue(const struct program *p, const struct instr *in);
 void program_matmul_chain(struct program *p, struct instr *in, uint32_t chunk, int thread);
+/* attend.c */
+void program_kv_store(struct program *p, struct instr *in, const struct piece *at);
+uint32_t program_attention_chunks(const struct program *p, const struct instr *in);
+void program_attention(struct program *p, struct instr *in, uint32_t chunk, int thread);
 /* experts.c */
 /* The expert that is the i-th with rows, and these; false when fewer have some. */
 bool program_expert(const struct program *p, const struct instr *in, uint32_t i, uint32_t *expert, struct range *rows);
