@@ -5,12 +5,6 @@
 
 #include <math.h>
 
-/* What a query got from one span, or from several that are merged: sum of p v[d] and of p, both relative to exp(m). */
-struct partial {
-    float m, l;
-    float o[ATTENTION_MAX_DIM];
-};
-
 /* n elements of a tile, from element `at` on. */
 static void tile_read(float *to, const void *tile, size_t at, enum dtype type, size_t n)
 {
@@ -42,7 +36,7 @@ static void span_scores(float *score, const struct span *span, const float *q, c
 }
 
 /* m and l; the scores become p. */
-static void span_softmax(struct partial *part, float *score, const struct span *span)
+static void span_softmax(struct attention_partial *part, float *score, const struct span *span)
 {
     float lane[16] = { 0 }, m = -INFINITY;
 
@@ -73,7 +67,7 @@ static void span_output(float *o, const float *p, const struct span *span, uint3
 }
 
 /* a takes in b, which is newer. */
-static void partial_merge(struct partial *a, const struct partial *b, uint32_t head_dim)
+static void partial_merge(struct attention_partial *a, const struct attention_partial *b, uint32_t head_dim)
 {
     float m = MAX(a->m, b->m), ca = math_exp(a->m - m), cb = math_exp(b->m - m);
 
@@ -83,16 +77,40 @@ static void partial_merge(struct partial *a, const struct partial *b, uint32_t h
         a->o[d] = fmaf(b->o[d], cb, a->o[d] * ca);
 }
 
+static void stack_merge_top(struct partial_stack *stack, uint32_t head_dim)
+{
+    partial_merge(stack->part[stack->depth - 2], stack->part[stack->depth - 1], head_dim);
+    stack->depth--;
+}
+
+/* The partial of span (or run) `number` is there, above the topmost; see kernel.h for the order of the merges. */
+static void stack_push(struct partial_stack *stack, uint32_t number, uint32_t head_dim)
+{
+    stack->depth++;
+    for (; (number & 1) && stack->depth > 1; number >>= 1)          /* depth 1: the older is absent */
+        stack_merge_top(stack, head_dim);
+}
+
+static void write_result(const struct attention_args *args, uint32_t query, const struct attention_partial *part)
+{
+    for (uint32_t d = 0; d < args->head_dim; d++)
+        args->out[query][d] = part->o[d] * (1.0f / part->l);
+}
+
 static void query_attention(const struct attention_args *args, uint32_t query, enum dtype type)
 {
-    struct partial stack[ATTENTION_MAX_LEVELS];
+    struct attention_partial parts[ATTENTION_MAX_LEVELS];
+    struct partial_stack stack = { .depth = 0 };
     float score[SPAN_TOKENS];
-    uint32_t depth = 0, n_keys = args->n_keys[query], head_dim = args->head_dim;
-    uint32_t first_key = args->first_key ? args->first_key[query] : 0;
+    uint32_t first_key = attention_first_key(args, query), n_keys = args->n_keys[query], head_dim = args->head_dim;
+    struct spans spans = attention_spans(args, first_key, n_keys);
 
     assert(first_key < n_keys && n_keys <= ATTENTION_MAX_KEYS && head_dim <= ATTENTION_MAX_DIM);
-    for (uint32_t start = first_key / SPAN_TOKENS * SPAN_TOKENS; start < n_keys; start += SPAN_TOKENS) {
-        struct partial *part = &stack[depth++];
+    for (uint32_t i = 0; i < ATTENTION_MAX_LEVELS; i++)
+        stack.part[i] = &parts[i];
+    for (uint32_t s = spans.begin; s < spans.end; s++) {
+        uint32_t start = s * SPAN_TOKENS;
+        struct attention_partial *part = &parts[stack.depth];
         struct span span = {
             .tiles = args->tiles + start / BLOCK_TOKENS,
             .from = first_key > start ? first_key - start : 0,
@@ -101,13 +119,14 @@ static void query_attention(const struct attention_args *args, uint32_t query, e
         span_scores(score, &span, args->q[query], args, type);
         span_softmax(part, score, &span);
         span_output(part->o, score, &span, head_dim, type);
-        for (uint32_t s = start / SPAN_TOKENS; (s & 1) && depth > 1; s >>= 1, depth--)       /* depth 1: the older is absent */
-            partial_merge(&stack[depth - 2], &stack[depth - 1], head_dim);
+        stack_push(&stack, s, head_dim);
     }
-    for (; depth > 1; depth--)
-        partial_merge(&stack[depth - 2], &stack[depth - 1], head_dim);
-    for (uint32_t d = 0; d < head_dim; d++)
-        args->out[query][d] = stack[0].o[d] * (1.0f / stack[0].l);
+    while (stack.depth > 1)
+        stack_merge_top(&stack, head_dim);
+    if (!args->partials)
+        write_result(args, query, parts);
+    else if (stack.depth == 1)
+        args->partials[query] = parts[0];
 }
 
 static void attention(const struct attention_args *args, enum dtype type)
@@ -119,6 +138,22 @@ static void attention(const struct attention_args *args, enum dtype type)
 void attention_f16_c(const struct attention_args *args) { attention(args, DTYPE_F16); }
 void attention_bf16_c(const struct attention_args *args) { attention(args, DTYPE_BF16); }
 void attention_f32_c(const struct attention_args *args) { attention(args, DTYPE_F32); }
+
+void attention_merge_c(const struct attention_args *args)
+{
+    for (uint32_t i = 0; i < args->n_queries; i++) {
+        uint32_t first = attention_first_key(args, i) / SPAN_TOKENS >> args->run_shift;
+        uint32_t last = (args->n_keys[i] - 1) / SPAN_TOKENS >> args->run_shift;
+        struct partial_stack stack = { .depth = 0 };
+        for (uint32_t run = first; run <= last; run++) {
+            stack.part[stack.depth] = &args->partials[(size_t)(run - args->run) * args->n_queries + i];
+            stack_push(&stack, run, args->head_dim);
+        }
+        while (stack.depth > 1)
+            stack_merge_top(&stack, args->head_dim);
+        write_result(args, i, stack.part[0]);
+    }
+}
 
 /* Element d of k goes to row d of the transposed half, of v to row `slot` of the other. */
 #define KV_STORE(name, element, from_f32)                                                                   \

@@ -1,20 +1,23 @@
 /* attention_simd.h: the body of attention_avx2.c, attention_avx512.c and attention_neon.c.
  *
- * Queries are taken in groups.  For each span, the whole group's scores are computed first (lanes are keys), then each
- * query's softmax, then the whole group's output (lanes are head_dim); so each K and V vector is loaded and widened once
- * for the group, and the sums stay in registers.  For that the group's loops are compiled for every number of queries that
- * a group can have (EACH_GROUP) and every type, and found in a table.  Scores ask for this span's V, outputs for the next
- * span's K: in a decode the tiles come from memory, and this way memory works all the time.
+ * All queries go through the spans together.  For each span all scores are computed first (lanes are keys), then each query's
+ * softmax, then the output of all (lanes are head_dim).  There are two ways to do the sums, which give the same bits: few
+ * queries (attention_few.h) take keys and values straight from the tiles; for many (attention_many.h) they are widened to f32
+ * in squares that stay in the first level, and used for one strip of queries after the other.
  *
- * The queries of a group may see different keys.  Scores are computed for all of them where one sees a key of the tile; a
- * score that its query does not see costs time only, it is replaced before the softmax.  The output is summed by each query
- * alone over the keys before those that all see, then together, then alone again. */
+ * Queries may see different keys.  Scores are computed for a whole strip where one of it sees a key of the tile; a score that
+ * its query does not see costs time only, it is replaced before the softmax.  The output is summed by each query alone over
+ * the keys before those that all of a strip see, then together, then alone again.
+ *
+ * The including file says how many queries are few, and how wide the sums are:
+ *   FEW, EACH_FEW(X, type)   X(n, type) for n = 1 .. FEW;  SUMS: the vectors that n queries may sum at a time
+ *   EACH_STRIP(X)            X(n, w) for n = 1 .. STRIP: a strip of n queries sums w vectors of each at a time */
 #include "kernel/attention.h"
 
-#include "base/base.h"
 #include "kernel/simd.h"
 
 #define ALIGNED __attribute__((aligned(CACHE_LINE)))
+#define NOINLINE __attribute__((noinline))
 
 /* Before a loop with a constant count, over an array of vectors: only unrolled does the array stay in registers.  clang
  * reads gcc's pragma but does not obey it. */
@@ -24,32 +27,43 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* How many vectors each of n queries sums at a time, `unit` vectors to a step: as wide as the registers allow, so that there
- * are enough independent sums to hide the latency of an fma when queries are few. */
-#define WIDEST 4
-#define WIDTH(n, unit) (4 * (n) * (unit) <= SUMS ? 4 : 2 * (n) * (unit) <= SUMS ? 2 : 1)
+#define STRIP 6                             /* queries of a full strip */
+#define SQUARE 64                           /* keys, and dims, that are widened at a time */
+#define SPAN_TILES (SPAN_TOKENS / BLOCK_TOKENS)
+#define ROW (SPAN_TOKENS + 16)              /* floats from a query's row to the next: not a power of two, for the cache's sake */
 
-/* As in attention_c.c; o is written up to whole vectors. */
-struct partial {
-    float o[ATTENTION_MAX_DIM] ALIGNED;
-    float m, l;
+/* Queries first .. first + n - 1; and what they see of the span. */
+struct strip {
+    uint32_t first, n;
+    uint32_t from, to;                      /* the least `from` and the largest `to` of those that see a key; else from >= to */
+    uint32_t all_from, all_to;              /* the keys that all see; else 0 and 0 */
 };
 
 struct group {
-    uint32_t n, head_dim;
+    uint32_t n, head_dim, n_strips;
     float scale, softcap;
+    enum dtype type;
     const void *const *tiles;                           /* of this span */
     uint32_t last_tile;                                 /* of the context, counted from `tiles` */
-    uint32_t first_key[GROUP], n_keys[GROUP];           /* what a query sees of the whole context, */
-    uint32_t from[GROUP], to[GROUP];                    /* and of this span: keys from .. to - 1; 0 and 0 where none */
-    uint32_t all_from, all_to;                          /* the largest `from` and the least `to` */
-    uint32_t end;                                       /* the largest `to` */
     uint32_t tiles_seen;                                /* a bit for each tile of which some query sees a key */
-    uint32_t depth[GROUP];                              /* partials on a query's stack; this span's goes above them */
-    float q[ATTENTION_MAX_DIM][GROUP] ALIGNED;
-    float p[GROUP][SPAN_TOKENS] ALIGNED;                /* scores, then probabilities */
-    struct partial stack[GROUP][ATTENTION_MAX_LEVELS];
+    uint32_t first_key[ATTENTION_MAX_QUERIES], n_keys[ATTENTION_MAX_QUERIES];      /* what a query sees of the whole context, */
+    uint32_t from[ATTENTION_MAX_QUERIES], to[ATTENTION_MAX_QUERIES];                /* and of this span: keys from .. to - 1, or 0 and 0 */
+    struct strip strip[ATTENTION_MAX_QUERIES];
+    struct partial_stack stack[ATTENTION_MAX_QUERIES];
+    float *o[ATTENTION_MAX_QUERIES];                    /* of this span's partial, above those on the stack */
+    uint32_t square_key;                                /* the square's first key in the span, and its first dim */
+    size_t square_dim;
+    float square[SQUARE][SQUARE] ALIGNED;
+    float q[ATTENTION_MAX_QUERIES][ROW] ALIGNED;
+    float p[ATTENTION_MAX_QUERIES][ROW] ALIGNED;        /* scores, then probabilities */
+    struct attention_partial part[ATTENTION_MAX_LEVELS][ATTENTION_MAX_QUERIES];     /* o is written up to whole vectors */
 };
+
+/* Of query i and the span that is being summed. */
+static ALWAYS_INLINE struct attention_partial *top_partial(const struct group *g, uint32_t i)
+{
+    return g->stack[i].part[g->stack[i].depth];
+}
 
 /* A vector of elements from element `at` of a tile; and its first n. */
 static ALWAYS_INLINE vec tile_load(const void *tile, size_t at, enum dtype type)
@@ -73,183 +87,114 @@ static ALWAYS_INLINE void tile_prefetch(const void *tile, size_t at, enum dtype 
     __builtin_prefetch((const char *)tile + at * (type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t)), 0, 2);
 }
 
-/* ---- scores ---- */
-
-/* Scores of n queries with the keys of n_tiles tiles from tile t0 on.  n, n_tiles and type are constants. */
-static ALWAYS_INLINE void score_tiles(struct group *g, uint32_t t0, uint32_t n_tiles, uint32_t n, enum dtype type)
+/* The tile that comes a span after tile t of this one, or the last one. */
+static ALWAYS_INLINE const void *tile_ahead(const struct group *g, uint32_t t)
 {
-    vec acc[GROUP][WIDEST * VECS_16], scale = vec_all(g->scale);
-    const void *const *tiles = g->tiles + t0;
-    uint32_t n_vecs = n_tiles * VECS_16;
-
-    UNROLL for (uint32_t i = 0; i < n; i++)
-        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-            acc[i][v] = vec_all(0.0f);
-    for (size_t d = 0; d < g->head_dim; d++) {
-        vec k[WIDEST * VECS_16];
-        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-            k[v] = tile_load(tiles[v / VECS_16], d * BLOCK_TOKENS + v % VECS_16 * LANES, type);
-        UNROLL for (uint32_t t = 0; t < n_tiles; t++)
-            tile_prefetch(tiles[t], (g->head_dim + d) * BLOCK_TOKENS, type);
-        UNROLL for (uint32_t i = 0; i < n; i++) {
-            vec q = vec_all(g->q[d][i]);
-            UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-                acc[i][v] = vec_fma(q, k[v], acc[i][v]);
-        }
-    }
-    UNROLL for (uint32_t i = 0; i < n; i++)
-        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-            vec_store(g->p[i] + t0 * BLOCK_TOKENS + v * LANES, vec_mul(acc[i][v], scale));
+    return g->tiles[MIN(t + SPAN_TILES, g->last_tile)];
 }
 
-/* The tiles t0 .. t1 - 1 */
-static ALWAYS_INLINE void score_span(struct group *g, uint32_t t0, uint32_t t1, uint32_t n, enum dtype type)
-{
-    const uint32_t step = WIDTH(n, VECS_16);
-    uint32_t t = t0;
+/* Calls sum(g, first, n, from, to) for the queries of a strip over their keys within from .. to - 1, in ascending order for each. */
+typedef void sum_keys_fn(struct group *g, uint32_t first, uint32_t n, uint32_t from, uint32_t to);
 
-    for (; t + step <= t1; t += step)
-        score_tiles(g, t, step, n, type);
-    for (; t < t1; t++)
-        score_tiles(g, t, 1, n, type);
+static ALWAYS_INLINE void strip_output(struct group *g, const struct strip *s, uint32_t from, uint32_t to, sum_keys_fn *sum)
+{
+    const uint32_t lo = MIN(MAX(s->all_from, from), to), hi = MAX(MIN(s->all_to, to), lo);
+
+    for (uint32_t i = s->first; i < s->first + s->n && s->from < lo; i++)
+        if (MAX(g->from[i], from) < MIN(g->to[i], lo))
+            sum(g, i, 1, MAX(g->from[i], from), MIN(g->to[i], lo));
+    if (lo < hi)
+        sum(g, s->first, s->n, lo, hi);
+    for (uint32_t i = s->first; i < s->first + s->n && s->to > hi; i++)
+        if (MAX(g->from[i], hi) < MIN(g->to[i], to))
+            sum(g, i, 1, MAX(g->from[i], hi), MIN(g->to[i], to));
 }
+
+#include "kernel/attention_few.h"
+#include "kernel/attention_many.h"
 
 /* ---- softmax ---- */
 
-static void softcap_span(float *p, uint32_t from, uint32_t to, float softcap)
+/* Where a query does not see the key: exp gives +0, which leaves its lane of the sum as it is. */
+static ALWAYS_INLINE void hide_unseen(float *p, uint32_t from, uint32_t to)
+{
+    for (uint32_t j = from / 16 * 16; j < from; j++)
+        p[j] = -INFINITY;
+    for (uint32_t j = to; j < ROUND_UP(to, 16); j++)
+        p[j] = -INFINITY;
+}
+
+static void softcap_span(float *p, uint32_t from, uint32_t to, float softcap, float scale)
 {
     const vec cap = vec_all(softcap);
 
     for (uint32_t j = from / LANES * LANES; j < to; j += LANES)
-        vec_store(p + j, vec_softcap(vec_load(p + j), cap));
+        vec_store(p + j, vec_softcap(vec_mul(vec_load(p + j), vec_all(scale)), cap));
 }
 
-/* Scores of the keys from .. to - 1 become probabilities; m and l go to the partial. */
-static void softmax_span(struct partial *part, float *p, uint32_t from, uint32_t to)
+/* Four at a time, as the order does not matter. */
+static ALWAYS_INLINE float row_max(const float *p, uint32_t from, uint32_t to)
 {
-    vec max[VECS_16], sum[VECS_16], m;
-    uint32_t first = from / 16 * 16, n = ROUND_UP(to, 16);
+    vec max[4], both[VECS_16];
+    uint32_t j = from;
 
-    for (uint32_t j = first; j < from; j++)
-        p[j] = -INFINITY;                               /* exp gives +0, which leaves its lane of the sum as it is */
-    for (uint32_t j = to; j < n; j++)
-        p[j] = -INFINITY;
-    for (uint32_t v = 0; v < VECS_16; v++) {
-        max[v] = vec_load(p + first + v * LANES);
+    for (uint32_t i = 0; i < 4; i++)
+        max[i] = vec_load(p + from + i % VECS_16 * LANES);
+    for (; j + 4 * LANES <= to; j += 4 * LANES)
+        UNROLL for (uint32_t i = 0; i < 4; i++)
+            max[i] = vec_max(vec_load(p + j + i * LANES), max[i]);
+    for (; j < to; j += LANES)
+        max[0] = vec_max(vec_load(p + j), max[0]);
+    for (uint32_t v = 0; v < VECS_16; v++)
+        both[v] = vec_max(vec_max(max[0], max[1]), vec_max(max[2], max[3]));
+    return lanes_max(both);
+}
+
+/* Sums of q k of n keys, a multiple of 16, become probabilities; their sum. */
+static ALWAYS_INLINE float exp_span(float *p, uint32_t n, float scale, float max)
+{
+    vec sum[VECS_16];
+
+    for (uint32_t v = 0; v < VECS_16; v++)
         sum[v] = vec_all(0.0f);
-    }
-    for (uint32_t j = first + 16; j < n; j += 16)
-        for (uint32_t v = 0; v < VECS_16; v++)
-            max[v] = vec_max(vec_load(p + j + v * LANES), max[v]);
-    part->m = lanes_max(max);
-    m = vec_all(part->m);
-    for (uint32_t j = first; j < n; j += 16)
+    for (uint32_t j = 0; j < n; j += 16)
         for (uint32_t v = 0; v < VECS_16; v++) {
-            vec e = vec_exp_below_highest(vec_sub(vec_load(p + j + v * LANES), m));
+            vec score = vec_mul(vec_load(p + j + v * LANES), vec_all(scale));
+            vec e = vec_exp_below_highest(vec_sub(score, vec_all(max)));
             vec_store(p + j + v * LANES, e);
             sum[v] = vec_add(sum[v], e);
         }
-    part->l = lanes_sum(sum);
+    return lanes_sum(sum);
 }
 
-/* ---- output ---- */
-
-/* What is summed at a time: for n queries from `first` on, n_vecs vectors of head_dim from d0 on, of which the last has
- * `last` elements.  n and n_vecs are constants. */
-struct columns {
-    uint32_t first, n, n_vecs;
-    size_t d0, last;
-};
-
-/* sum[i] += p[i][j] v[j] for the keys from .. to - 1 of this span in order; they are all in one tile. */
-static ALWAYS_INLINE void output_tile(const struct group *g, vec sum[GROUP][WIDEST], struct columns c, uint32_t from,
-                                      uint32_t to, enum dtype type)
+/* The maxima of all queries first, and then all exps: so one query's do not wait for its maximum.  As a product with `scale`
+ * rounds larger sums not below smaller ones, the largest score is that of the largest sum. */
+static void group_softmax(struct group *g)
 {
-    const void *tile = g->tiles[from / BLOCK_TOKENS];
-    const void *next = g->tiles[MIN((from + SPAN_TOKENS) / BLOCK_TOKENS, g->last_tile)];
-    const size_t half = (size_t)g->head_dim * BLOCK_TOKENS;
-    const uint32_t line = CACHE_LINE / sizeof(vec) * (type == DTYPE_F32 ? 1 : 2);      /* vectors in a cache line */
-    size_t at = (size_t)g->head_dim * (from % BLOCK_TOKENS) + c.d0;
+    const float scale = g->softcap != 0.0f ? 1.0f : g->scale;
 
-    for (uint32_t j = from; j < to; j++, at += g->head_dim) {
-        const float *p_of_key = &g->p[c.first][j];
-        vec value[WIDEST];
-        UNROLL for (uint32_t v = 0; v < c.n_vecs; v++)
-            value[v] = v + 1 == c.n_vecs && c.last < LANES ? tile_load_part(tile, half + at + v * LANES, c.last, type)
-                                                             : tile_load(tile, half + at + v * LANES, type);
-        UNROLL for (uint32_t v = 0; v < c.n_vecs; v += line)
-            tile_prefetch(next, at + v * LANES, type);
-        UNROLL for (uint32_t i = 0; i < c.n; i++) {
-            vec p = vec_all(p_of_key[i * SPAN_TOKENS]);
-            UNROLL for (uint32_t v = 0; v < c.n_vecs; v++)
-                sum[i][v] = vec_fma(p, value[v], sum[i][v]);
-        }
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct attention_partial *part = top_partial(g, i);
+        if (g->to[i] == 0)
+            continue;
+        if (g->softcap != 0.0f)
+            softcap_span(g->p[i], g->from[i], g->to[i], g->softcap, g->scale);
+        hide_unseen(g->p[i], g->from[i], g->to[i]);
+        part->m = row_max(g->p[i], g->from[i] / 16 * 16, ROUND_UP(g->to[i], 16)) * scale;
+    }
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct attention_partial *part = top_partial(g, i);
+        uint32_t first = g->from[i] / 16 * 16;
+        if (g->to[i] == 0)
+            continue;
+        part->l = exp_span(g->p[i] + first, ROUND_UP(g->to[i], 16) - first, scale, part->m);
+        g->o[i] = memset(part->o, 0, ROUND_UP(g->head_dim, LANES) * sizeof(float));
     }
 }
 
-/* All keys from .. to - 1; the sums go on from what o has, or start at 0 where `from` is the span's first key. */
-static ALWAYS_INLINE void output_columns(struct group *g, struct columns c, uint32_t from, uint32_t to, enum dtype type)
-{
-    vec sum[GROUP][WIDEST];
-    float *o[GROUP];
+/* ---- the partials of a query ---- */
 
-    UNROLL for (uint32_t i = 0; i < c.n; i++) {
-        o[i] = g->stack[c.first + i][g->depth[c.first + i]].o + c.d0;
-        UNROLL for (uint32_t v = 0; v < c.n_vecs; v++)
-            sum[i][v] = from ? vec_load(o[i] + v * LANES) : vec_all(0.0f);
-    }
-    for (uint32_t j = from, end; j < to; j = end) {
-        end = MIN(to, (j / BLOCK_TOKENS + 1) * BLOCK_TOKENS);
-        output_tile(g, sum, c, j, end, type);
-    }
-    UNROLL for (uint32_t i = 0; i < c.n; i++)
-        UNROLL for (uint32_t v = 0; v < c.n_vecs; v++)
-            vec_store(o[i] + v * LANES, sum[i][v]);
-}
-
-static ALWAYS_INLINE void output_span(struct group *g, uint32_t from, uint32_t to, uint32_t first, uint32_t n, enum dtype type)
-{
-    const uint32_t step = WIDTH(n, 1);
-    size_t d = 0;
-
-    for (; d + step * LANES <= g->head_dim; d += step * LANES)
-        output_columns(g, (struct columns){ first, n, step, d, LANES }, from, to, type);
-    for (; d < g->head_dim; d += LANES)
-        output_columns(g, (struct columns){ first, n, 1, d, MIN(g->head_dim - d, LANES) }, from, to, type);
-}
-
-/* ---- the table ---- */
-
-typedef void score_fn(struct group *g, uint32_t t0, uint32_t t1);
-typedef void output_fn(struct group *g, uint32_t from, uint32_t to, uint32_t first);
-
-#define DEFINE_LOOPS(n, type)                                                                               \
-    static void score_##type##_##n(struct group *g, uint32_t t0, uint32_t t1)                               \
-    {                                                                                                       \
-        score_span(g, t0, t1, n, DTYPE_##type);                                                             \
-    }                                                                                                       \
-    static void output_##type##_##n(struct group *g, uint32_t from, uint32_t to, uint32_t first)            \
-    {                                                                                                       \
-        output_span(g, from, to, first, n, DTYPE_##type);                                                   \
-    }
-#define ROW_OF_LOOPS(n, type) [n] = { score_##type##_##n, output_##type##_##n },
-
-EACH_GROUP(DEFINE_LOOPS, F16)
-EACH_GROUP(DEFINE_LOOPS, BF16)
-EACH_GROUP(DEFINE_LOOPS, F32)
-
-static const struct group_loops {
-    score_fn *score;
-    output_fn *output;
-} loops_of[N_DTYPES][GROUP + 1] = {
-    [DTYPE_F16] = { EACH_GROUP(ROW_OF_LOOPS, F16) },
-    [DTYPE_BF16] = { EACH_GROUP(ROW_OF_LOOPS, BF16) },
-    [DTYPE_F32] = { EACH_GROUP(ROW_OF_LOOPS, F32) },
-};
-
-/* ---- spans of a query ---- */
-
-static void partial_merge(struct partial *a, const struct partial *b, uint32_t head_dim)
+static void partial_merge(struct attention_partial *a, const struct attention_partial *b, uint32_t head_dim)
 {
     float m = MAX(a->m, b->m);
     vec ca = vec_exp_below_highest(vec_all(a->m - m)), cb = vec_exp_below_highest(vec_all(b->m - m));
@@ -263,157 +208,151 @@ static void partial_merge(struct partial *a, const struct partial *b, uint32_t h
         vec_store(a->o + d, vec_fma(vec_load(b->o + d), cb, vec_mul(vec_load(a->o + d), ca)));
 }
 
-/* The partial of span number `span` counts as pushed; see kernel.h for the order of the merges. */
-static void query_push(struct group *g, uint32_t i, uint32_t span)
+static void stack_merge_top(struct partial_stack *stack, uint32_t head_dim)
 {
-    struct partial *top = &g->stack[i][g->depth[i]++];
-
-    for (; (span & 1) && g->depth[i] > 1; span >>= 1, top--, g->depth[i]--)      /* depth 1: the older is absent */
-        partial_merge(top - 1, top, g->head_dim);
+    partial_merge(stack->part[stack->depth - 2], stack->part[stack->depth - 1], head_dim);
+    stack->depth--;
 }
 
-static void query_finish(struct group *g, uint32_t i, float *out)
+/* The partial of span (or run) `number` is there, above the topmost; see kernel.h for the order of the merges. */
+static void stack_push(struct partial_stack *stack, uint32_t number, uint32_t head_dim)
 {
-    struct partial *stack = g->stack[i];
-    size_t d = 0;
-    vec share;
+    stack->depth++;
+    for (; (number & 1) && stack->depth > 1; number >>= 1)          /* depth 1: the older is absent */
+        stack_merge_top(stack, head_dim);
+}
 
-    for (uint32_t top = g->depth[i] - 1; top > 0; top--)
-        partial_merge(&stack[top - 1], &stack[top], g->head_dim);
-    share = vec_all(1.0f / stack->l);
-    for (; d + LANES <= g->head_dim; d += LANES)
-        vec_store(out + d, vec_mul(vec_load(stack->o + d), share));
-    if (d < g->head_dim)
-        vec_store_part(out + d, vec_mul(vec_load(stack->o + d), share), g->head_dim - d);
+static void write_result(float *out, const struct attention_partial *part, uint32_t head_dim)
+{
+    vec share = vec_all(1.0f / part->l);
+    size_t d = 0;
+
+    for (; d + LANES <= head_dim; d += LANES)
+        vec_store(out + d, vec_mul(vec_load(part->o + d), share));
+    if (d < head_dim)
+        vec_store_part(out + d, vec_mul(vec_load(part->o + d), share), head_dim - d);
+}
+
+static void query_finish(struct group *g, const struct attention_args *args, uint32_t i)
+{
+    struct partial_stack *stack = &g->stack[i];
+
+    while (stack->depth > 1)
+        stack_merge_top(stack, g->head_dim);
+    if (!args->partials)
+        write_result(args->out[i], stack->part[0], g->head_dim);
+    else if (stack->depth == 1)
+        memcpy(&args->partials[i], stack->part[0], sizeof *stack->part[0]);
 }
 
 /* ---- a group ---- */
 
-static void group_load(struct group *g, const struct attention_args *args, uint32_t first)
+static void group_load(struct group *g, const struct attention_args *args, enum dtype type)
 {
-    uint32_t n_left = args->n_queries - first;
-
-    g->n = n_left >= GROUP ? GROUP : MIN(n_left, GROUP_REST);
+    g->n = args->n_queries;
     g->head_dim = args->head_dim;
     g->scale = args->scale;
     g->softcap = args->softcap;
+    g->type = type;
+    g->n_strips = g->n <= FEW ? 1 : DIV_UP(g->n, STRIP);
+    for (uint32_t s = 0; s < g->n_strips; s++) {
+        uint32_t first = s * g->n / g->n_strips;
+        g->strip[s] = (struct strip){ .first = first, .n = (s + 1) * g->n / g->n_strips - first };
+    }
     for (uint32_t i = 0; i < g->n; i++) {
-        g->first_key[i] = args->first_key ? args->first_key[first + i] : 0;
-        g->n_keys[i] = args->n_keys[first + i];
-        g->depth[i] = 0;
+        g->first_key[i] = attention_first_key(args, i);
+        g->n_keys[i] = args->n_keys[i];
+        g->stack[i].depth = 0;
+        for (uint32_t level = 0; level < ATTENTION_MAX_LEVELS; level++)
+            g->stack[i].part[level] = &g->part[level][i];
+        memcpy(g->q[i], args->q[i], g->head_dim * sizeof(float));
         assert(g->first_key[i] < g->n_keys[i] && g->n_keys[i] <= ATTENTION_MAX_KEYS);
-        for (size_t d = 0; d < args->head_dim; d++)
-            g->q[d][i] = args->q[first + i][d];
-    }
-    for (uint32_t i = g->n; i < GROUP; i++) {           /* places without a query see what the first one sees */
-        g->first_key[i] = g->first_key[0];
-        g->n_keys[i] = g->n_keys[0];
     }
 }
 
-/* What each query sees of the span at `start`.  A fixed number of queries, so that the compiler makes vectors of it. */
-static void group_look(struct group *g, uint32_t start)
+/* What a query sees of the span at `start`, and with it its strip. */
+static ALWAYS_INLINE void query_look(struct group *g, struct strip *s, uint32_t i, uint32_t start)
 {
-    uint32_t tiles = 0, from = 0, to = SPAN_TOKENS, end = 0;
-
-    for (uint32_t i = 0; i < GROUP; i++) {
-        uint32_t f = g->first_key[i] <= start ? 0 : g->first_key[i] - start;
-        uint32_t t = g->n_keys[i] <= start ? 0 : MIN(g->n_keys[i] - start, SPAN_TOKENS);
-        bool any = f < t;
-        g->from[i] = f = any ? f : 0;
-        g->to[i] = t = any ? t : 0;
-        tiles |= (1u << DIV_UP(t, BLOCK_TOKENS)) - (1u << f / BLOCK_TOKENS);
-        from = MAX(from, f);
-        to = MIN(to, t);
-        end = MAX(end, t);
-    }
-    g->tiles_seen = tiles;
-    g->all_from = from;
-    g->all_to = to;
-    g->end = end;
-}
-
-static void group_scores(struct group *g, const struct group_loops *loops)
-{
-    const uint32_t tiles = g->tiles_seen;
-
-    for (uint32_t t0, t1 = 0; tiles >> t1; ) {          /* each run of tiles that are seen */
-        t0 = t1 + (uint32_t)__builtin_ctz(tiles >> t1);
-        t1 = t0 + (uint32_t)__builtin_ctz(~(tiles >> t0));
-        loops[g->n].score(g, t0, t1);
-    }
-}
-
-static void group_softmax(struct group *g)
-{
-    for (uint32_t i = 0; i < g->n; i++) {
-        struct partial *part = &g->stack[i][g->depth[i]];
-        if (g->to[i] == 0)
-            continue;
-        if (g->softcap != 0.0f)
-            softcap_span(g->p[i], g->from[i], g->to[i], g->softcap);
-        softmax_span(part, g->p[i], g->from[i], g->to[i]);
-    }
-}
-
-/* Every query's o over its keys, in ascending order. */
-static void group_output(struct group *g, const struct group_loops *loops)
-{
-    uint32_t from = g->all_from, to = g->all_to;
+    uint32_t from = g->first_key[i] <= start ? 0 : g->first_key[i] - start;
+    uint32_t to = g->n_keys[i] <= start ? 0 : MIN(g->n_keys[i] - start, SPAN_TOKENS);
 
     if (from >= to)
         from = to = 0;
-    for (uint32_t i = 0; i < g->n && g->all_from > 0; i++) {
-        if (g->from[i] > 0)
-            memset(g->stack[i][g->depth[i]].o, 0, ROUND_UP(g->head_dim, LANES) * sizeof(float));
-        if (g->from[i] < from)
-            loops[1].output(g, g->from[i], from, i);
-    }
-    if (from < to)
-        loops[g->n].output(g, from, to, 0);
-    for (uint32_t i = 0; i < g->n && g->end > to; i++)
-        if (g->to[i] > to)
-            loops[1].output(g, MAX(g->from[i], to), g->to[i], i);
+    g->from[i] = from;
+    g->to[i] = to;
+    g->tiles_seen |= (1u << DIV_UP(to, BLOCK_TOKENS)) - (1u << from / BLOCK_TOKENS);
+    s->from = to ? MIN(s->from, from) : s->from;
+    s->to = MAX(s->to, to);
+    s->all_from = MAX(s->all_from, from);
+    s->all_to = MIN(s->all_to, to);
 }
 
-static void group_span(struct group *g, uint32_t start, const struct group_loops *loops)
+static void group_look(struct group *g, uint32_t start)
 {
-    group_look(g, start);
+    g->tiles_seen = 0;
+    for (uint32_t k = 0; k < g->n_strips; k++) {
+        struct strip *s = &g->strip[k];
+        *s = (struct strip){ .first = s->first, .n = s->n, .from = SPAN_TOKENS, .all_to = SPAN_TOKENS };
+        for (uint32_t i = s->first; i < s->first + s->n; i++)
+            query_look(g, s, i, start);
+        if (s->all_from >= s->all_to)
+            s->all_from = s->all_to = 0;
+    }
+}
+
+static void group_span(struct group *g, uint32_t span)
+{
+    group_look(g, span * SPAN_TOKENS);
     if (g->tiles_seen == 0)
         return;
-    group_scores(g, loops);
+    (g->n <= FEW ? few_scores : many_scores)(g);
     group_softmax(g);
-    group_output(g, loops);
+    (g->n <= FEW ? few_output : many_output)(g);
     for (uint32_t i = 0; i < g->n; i++)
         if (g->to[i])
-            query_push(g, i, start / SPAN_TOKENS);
+            stack_push(&g->stack[i], span, g->head_dim);
 }
 
 static void attention(const struct attention_args *args, enum dtype type)
 {
     struct group g;
+    uint32_t first_key = ATTENTION_MAX_KEYS, n_keys = 0;
 
     assert(args->n_queries <= ATTENTION_MAX_QUERIES && args->head_dim <= ATTENTION_MAX_DIM);
-    for (uint32_t first = 0; first < args->n_queries; first += g.n) {
-        uint32_t first_key = ATTENTION_MAX_KEYS, n_keys = 0;
-        group_load(&g, args, first);
-        for (uint32_t i = 0; i < g.n; i++) {
-            first_key = MIN(first_key, g.first_key[i]);
-            n_keys = MAX(n_keys, g.n_keys[i]);
-        }
-        for (uint32_t start = first_key / SPAN_TOKENS * SPAN_TOKENS; start < n_keys; start += SPAN_TOKENS) {
-            g.tiles = args->tiles + start / BLOCK_TOKENS;
-            g.last_tile = (n_keys - 1 - start) / BLOCK_TOKENS;
-            group_span(&g, start, loops_of[type]);
-        }
-        for (uint32_t i = 0; i < g.n; i++)
-            query_finish(&g, i, args->out[first + i]);
+    group_load(&g, args, type);
+    for (uint32_t i = 0; i < g.n; i++) {
+        first_key = MIN(first_key, g.first_key[i]);
+        n_keys = MAX(n_keys, g.n_keys[i]);
     }
+    struct spans spans = attention_spans(args, first_key, n_keys);
+    for (uint32_t s = spans.begin; s < spans.end; s++) {
+        g.tiles = args->tiles + s * SPAN_TILES;
+        g.last_tile = (MIN(n_keys, spans.end * SPAN_TOKENS) - 1 - s * SPAN_TOKENS) / BLOCK_TOKENS;
+        group_span(&g, s);
+    }
+    for (uint32_t i = 0; i < g.n; i++)
+        query_finish(&g, args, i);
 }
 
 void SIMD(attention_f16)(const struct attention_args *args) { attention(args, DTYPE_F16); }
 void SIMD(attention_bf16)(const struct attention_args *args) { attention(args, DTYPE_BF16); }
 void SIMD(attention_f32)(const struct attention_args *args) { attention(args, DTYPE_F32); }
+
+void SIMD(attention_merge)(const struct attention_args *args)
+{
+    for (uint32_t i = 0; i < args->n_queries; i++) {
+        uint32_t first = attention_first_key(args, i) / SPAN_TOKENS >> args->run_shift;
+        uint32_t last = (args->n_keys[i] - 1) / SPAN_TOKENS >> args->run_shift;
+        struct partial_stack stack = { .depth = 0 };
+        for (uint32_t run = first; run <= last; run++) {
+            stack.part[stack.depth] = &args->partials[(size_t)(run - args->run) * args->n_queries + i];
+            stack_push(&stack, run, args->head_dim);
+        }
+        while (stack.depth > 1)
+            stack_merge_top(&stack, args->head_dim);
+        write_result(args->out[i], stack.part[0], args->head_dim);
+    }
+}
 
 /* ---- the store ---- */
 

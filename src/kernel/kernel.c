@@ -38,6 +38,7 @@
         .row_max = row_max_##isa, \
         .kv_store = CACHE_ENTRIES(kv_store, isa), \
         .attention = CACHE_ENTRIES(attention, isa), \
+        .attention_merge = attention_merge_##isa, \
     };
 
 KERNELS(c, 0)

@@ -146,18 +146,31 @@ struct attention_args {
     const void *const *tiles;
     uint32_t n_queries;             /* 1 .. ATTENTION_MAX_QUERIES */
     const float *const *q;          /* [n_queries] -> [head_dim] */
-    float *const *out;              /* [n_queries] -> [head_dim] */
+    float *const *out;              /* [n_queries] -> [head_dim]; not used with partials */
     const uint32_t *first_key;      /* [n_queries]; NULL: 0 for all */
     const uint32_t *n_keys;         /* [n_queries] */
     uint32_t head_dim;              /* 1 .. ATTENTION_MAX_DIM */
-    float scale;
+    float scale;                    /* above 0 */
     float softcap;                  /* 0: none */
+    struct attention_partial *partials;     /* NULL, or [n_queries]: a run of spans, see below */
+    uint32_t run, run_shift;
 };
 #define ATTENTION_MAX_QUERIES 64
 #define ATTENTION_MAX_DIM 256
 #define ATTENTION_MAX_KEYS (1u << 23)                   /* of one query; the stack of partials is sized by it */
 #define ATTENTION_MAX_LEVELS 16                         /* log2(ATTENTION_MAX_KEYS / SPAN_TOKENS) + 1 */
 typedef void attention_fn(const struct attention_args *args);
+
+/* One sequence for several threads.  Runs are 1 << run_shift spans each, run r beginning at span r << run_shift: a whole run is
+ * a subtree of the counter.  With partials, attention computes run `run` alone and leaves what its merges gave, a partial for
+ * each query that sees a key of it.  attention_merge does the rest: the same args but for partials, which are those of runs
+ * `run` .. run + n_runs - 1, [n_runs][n_queries], and must have all that the queries see.  It merges them in place, runs in the
+ * role of spans, and writes the results to out. */
+struct attention_partial {
+    _Alignas(64) float o[ATTENTION_MAX_DIM];
+    float m, l;
+};
+typedef void attention_merge_fn(const struct attention_args *args);
 
 /* ---- the table ---------------------------------------------------------------------------------------------------------- */
 struct kernels {
@@ -177,6 +190,7 @@ struct kernels {
     row_max_fn *row_max;
     kv_store_fn *kv_store[N_DTYPES];                /* F16, BF16, F32 */
     attention_fn *attention[N_DTYPES];              /* by cache type */
+    attention_merge_fn *attention_merge;
 };
 /* All rows that were compiled in, best last; n_kernels of them.  The first is portable C. */
 extern const struct kernels *const kernels_all[];

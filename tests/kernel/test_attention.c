@@ -298,6 +298,34 @@ static void check_alone(const struct bench *b, attention_fn *run)
     }
 }
 
+/* Computed run by run, as several threads would, in descending order, and then merged. */
+static void check_runs(const struct bench *b, const struct kernels *kernels, enum dtype type, uint32_t run_shift)
+{
+    struct attention_args args = b->args;
+    uint32_t first = UINT32_MAX, last = 0, n = args.n_queries;
+    float (*want)[ATTENTION_MAX_DIM] = malloc(sizeof b->out_rows);
+
+    for (uint32_t i = 0; i < n; i++) {
+        first = MIN(first, (args.first_key ? args.first_key[i] : 0) / SPAN_TOKENS >> run_shift);
+        last = MAX(last, (args.n_keys[i] - 1) / SPAN_TOKENS >> run_shift);
+    }
+    struct attention_partial *partials = aligned_alloc(64, (last + 1 - first) * n * sizeof *partials);
+    memset(partials, 0xff, (last + 1 - first) * n * sizeof *partials);
+    memcpy(want, b->out_rows, sizeof b->out_rows);
+    args.run_shift = run_shift;
+    for (uint32_t run = last + 1; run-- > first;) {
+        args.run = run;
+        args.partials = partials + (size_t)(run - first) * n;
+        kernels->attention[type](&args);
+    }
+    check_bytes("nothing is written before the merge", b->out_rows, want, sizeof b->out_rows);
+    memset((void *)b->out_rows, 0, sizeof b->out_rows);
+    args.partials = partials;
+    kernels->attention_merge(&args);
+    check_bytes("merged runs", b->out_rows, want, sizeof b->out_rows);
+    free(partials), free(want);
+}
+
 static void test_attention(const struct shape *shape, const struct view *view, enum dtype type)
 {
     struct bench *b = bench_open(shape, view, type);
@@ -318,6 +346,8 @@ static void test_attention(const struct shape *shape, const struct view *view, e
         check_bytes(kernels_all[v]->name, b->out_rows, want, sizeof b->out_rows);       /* and nothing past head_dim */
         if (v > 0)
             check_alone(b, kernels_all[v]->attention[type]);
+        for (uint32_t run_shift = 0; run_shift <= 3; run_shift += 1 + (v == 0))
+            check_runs(b, kernels_all[v], type, run_shift);
     }
     free(want);
     bench_close(b);
