@@ -110,6 +110,30 @@ struct moved {
     size_t *n_send, *n_room, *n_received;
 };
 
+/* A few tokens of one sequence: with all heads of a KV head at most ATTENTION_MAX_QUERIES queries, unless one token has more. */
+struct attention_item {
+    uint32_t sequence, first_token, n_tokens;
+};
+/* Of an item: run first_run + run of the n_runs that its tokens see, or all of it.  Items before this one have `place` runs. */
+struct attention_part {
+    uint32_t item, first_run, n_runs, run, place;
+};
+struct attention_cut {
+    uint32_t run_shift, n_parts;            /* a run has 1 << run_shift spans */
+    struct attention_part *part;
+};
+/* Attention's work in a step; a chunk is a part at one KV head. */
+struct attend {
+    uint32_t item_tokens, n_items;
+    struct attention_item *item;            /* [T] */
+    struct attention_cut cut[GRAPH_MAX_CACHE_GROUPS];       /* windows see different runs */
+    uint32_t max_runs;                      /* at all KV heads together; with more, runs are made longer */
+    struct attention_partial *partials;     /* [max_runs][ATTENTION_MAX_QUERIES] */
+    atomic_uint *n_done;                    /* [max_runs]: runs of an item at a KV head; 0 between instructions */
+    const void **tiles;                     /* [threads][max_blocks]: of the sequence that a thread attends over */
+    uint32_t max_blocks;
+};
+
 struct program {
     struct graph *graph;
     struct program_options options;
@@ -138,19 +162,11 @@ struct program {
     uint32_t n_pairs;                       /* rows of experts: a token at one of its experts each */
     uint32_t *active, n_active;             /* [experts here]: those that have a row */
     uint32_t *sequence_of;                  /* [T]: of each token of the step */
-    struct attention_item *item;            /* the step's pieces of attention, without the KV head */
-    uint32_t n_items;
-    const void **tiles;                     /* [threads][max_blocks]: of the sequence that a thread attends over */
-    uint32_t max_blocks;
+    struct attend attend;
     int error;                              /* of the step; written by thread 0 */
 
     struct program_counters counters;
     struct profile *profile;                /* [threads]; NULL: none is made */
-};
-
-/* A few tokens of one sequence: with all heads of a KV head at most ATTENTION_MAX_QUERIES queries. */
-struct attention_item {
-    uint32_t sequence, first_token, n_tokens;
 };
 
 /* Rows that exist at most in this step, and those of them that this rank works on now. */
@@ -179,6 +195,9 @@ int matmul_chain_compile(struct program *p, struct instr *in, struct instr *own,
 bool matmul_chain_does_prologue(const struct program *p, const struct instr *in);
 void program_matmul_chain(struct program *p, struct instr *in, uint32_t chunk, int thread);
 /* attend.c */
+int attend_open(struct program *p);
+void attend_release(struct attend *a);
+void attend_prepare(struct program *p);         /* a step, once it and its counts are known */
 void program_kv_store(struct program *p, struct instr *in, const struct piece *at);
 uint32_t program_attention_chunks(const struct program *p, const struct instr *in);
 void program_attention(struct program *p, struct instr *in, uint32_t chunk, int thread);

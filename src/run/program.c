@@ -283,13 +283,10 @@ static int take_memory(struct program *p)
     }
     p->rows = aligned_alloc(CACHE_LINE, p->scratch_bytes * n_threads);
     p->sequence_of = calloc(n_tokens, sizeof *p->sequence_of);
-    p->item = calloc(n_tokens + 1, sizeof *p->item);
-    p->max_blocks = DIV_UP(p->options.context, BLOCK_TOKENS);
-    p->tiles = calloc(n_threads * p->max_blocks + 1, sizeof *p->tiles);
     p->active = calloc(p->graph->labels[LABEL_EXPERTS].n_elements + 1, sizeof *p->active);
     if ((p->own_input = aligned_alloc(CACHE_LINE, n_threads * sizeof *p->own_input)))
         memset(p->own_input, 0, n_threads * sizeof *p->own_input);
-    if (!p->rows || !p->own_input || !p->sequence_of || !p->item || !p->tiles || !p->active)
+    if (!p->rows || !p->own_input || !p->sequence_of || !p->active)
         return no_memory("a step");
     memset(p->rows, 0, p->scratch_bytes * n_threads);
     return 0;
@@ -328,7 +325,7 @@ int program_open(struct program **out, struct graph *graph, const struct program
     cpu_float_mode_set();
     if ((err = open_caches(p)) < 0 ||
         (err = weights_open(&p->weights, graph, options->file, options->pool, options->packed_cache, options->progress, options->progress_user)) < 0 ||
-        (err = take_memory(p)) < 0 || (err = compile(p)) < 0 || (err = moved_open(p)) < 0 ||
+        (err = take_memory(p)) < 0 || (err = attend_open(p)) < 0 || (err = compile(p)) < 0 || (err = moved_open(p)) < 0 ||
         (err = open_gather(p)) < 0 || (err = profile_open(p)) < 0)
         goto done;
     if (!(p->reduce_scratch = aligned_alloc(CACHE_LINE, reduce_scratch_bytes(p)))) {
@@ -367,8 +364,7 @@ void program_close(struct program *p)
     free(p->own_input);
     free(p->rows);
     free(p->sequence_of);
-    free(p->item);
-    free(p->tiles);
+    attend_release(&p->attend);
     free(p->active);
     moved_release(&p->moved);
     profile_close(p);
@@ -380,9 +376,6 @@ void program_close(struct program *p)
 }
 
 /* ---- steps ---- */
-/* Long prefills are cut so that there is work for every thread; the kernel takes what fits it of each piece. */
-#define ITEM_TOKENS 16
-
 /* From this many tokens on, rows are split among the ranks of tp: fewer bytes move, in two rounds instead of one.  Below, the
  * second round costs more than the bytes. */
 #define SPLIT_TOKENS 32
@@ -398,15 +391,13 @@ static void prepare(struct program *p, const struct step *step)
         p->count[SYMBOL_P] = n_used * (mesh_island(p->options.mesh) > 1 ? p->count[SYMBOL_U] : p->count[SYMBOL_T]);
     }
     p->splits_rows = p->options.mesh->sp == SP_ALWAYS || (p->options.mesh->sp == SP_AUTO && step->n_tokens >= SPLIT_TOKENS);
-    p->n_items = 0;
     p->error = 0;
     for (uint32_t s = 0; s < step->n_sequences; s++) {
         const struct step_sequence *q = &step->sequences[s];
         for (uint32_t t = 0; t < q->n_tokens; t++)
             p->sequence_of[q->first_token + t] = s;
-        for (uint32_t t = 0; t < q->n_tokens; t += ITEM_TOKENS)
-            p->item[p->n_items++] = (struct attention_item){ s, q->first_token + t, MIN(ITEM_TOKENS, q->n_tokens - t) };
     }
+    attend_prepare(p);
     unsigned number = atomic_load_explicit(&p->step_number, memory_order_relaxed) + 1;
     for (uint32_t i = 0; i < p->n_instr; i++)
         work_prepare(&p->instr[i].work, number, program_n_chunks(p, &p->instr[i]));

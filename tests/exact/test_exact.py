@@ -62,6 +62,11 @@ ROWS = (
     ("the global layers in stages of their own", "tiny-gemma3", "pp=5", {"batch": 3}),
     ("caps in portable C", "tiny-gemma3-caps", "tp=2", {"isa": "c"}),
     ("caps, split vocabulary", "tiny-gemma3-caps", "tp=8", {"batch": 16}),
+    # long contexts in runs of spans; the question itself is asked with as many threads as there are cores, and whole chunks
+    ("runs of spans, one token a step", "tiny-mixed", "tp=1", {"length": 1000, "chunk": 1, "threads": 3}),
+    ("runs of spans and one thread", "tiny-mixed", "tp=1", {"length": 1000, "chunk": 5, "threads": 1}),
+    ("runs of spans at the end of a window", "tiny-gemma3", "tp=1", {"length": 600, "chunk": 5, "threads": 2}),
+    ("runs of spans, 100 heads", "tiny-group", "tp=2", {"length": 700, "chunk": 5, "threads": 2, "isa": "avx2"}),
     # rows split along tp, sequences along dp, weights that come when they are used
     ("rows of 5 on 4 ranks", "tiny-mixed", "tp=4,sp=4", {"chunk": 5}),
     ("one row on 4 ranks", "tiny-mixed", "tp=4,sp=4", {"chunk": 1}),
