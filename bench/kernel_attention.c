@@ -126,7 +126,7 @@ static void bench(const struct kernels *kernels, enum dtype type, const struct b
 
 int main(int argc, char **argv)
 {
-    static const enum dtype types[] = { DTYPE_F16, DTYPE_BF16, DTYPE_F32 };
+    static const enum dtype types[] = { DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_Q8_0 };
     bool first = true;
 
     cpu_float_mode_set();

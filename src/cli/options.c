@@ -58,7 +58,7 @@ static const struct flag flags[] = {
     { "--threads", FLAG_INTEGER, AT(threads), OPTIONS_COMPUTE | OPTIONS_QUANTIZE, 1, 1024, "N", "compute threads of each rank (cores / ranks)" },
     { "--pin", FLAG_TEXT, AT(pin), OPTIONS_COMPUTE, 0, 0, "W", "no: threads may run on any core; yes: on cores of one NUMA node, where they fit (yes)" },
     { "--activations", FLAG_TEXT, AT(activations), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "T", "int8, or f32 for the reference mode (int8)" },
-    { "--kv", FLAG_TEXT, AT(kv), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "T", "type of the KV cache: f16, bf16 or f32 (f16; f32 with f32 activations)" },
+    { "--kv", FLAG_TEXT, AT(kv), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "T", "type of the KV cache: f16, bf16, f32 or q8_0 (f16; f32 with f32 activations)" },
     { "--chunk", FLAG_INTEGER, AT(chunk), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 1, 1 << 20, "N", "most prompt tokens of a sequence in one step (512; less in a pipeline)" },
     { "--context", FLAG_INTEGER, AT(context), OPTIONS_COMPUTE, 1, 1 << 30, "N", "most tokens of a sequence (the model's, 8192 at most)" },
     { "--isa", FLAG_TEXT, AT(isa), OPTIONS_COMPUTE, 0, 0, "I", "c, avx2, avx512, amx or neon (the best of this CPU); the bits are the same" },
@@ -146,7 +146,8 @@ static int one_of(const char *flag, const char *word, const char *const *words, 
 /* The words that stand for something else become it. */
 static int resolve(struct options *o)
 {
-    static const char *const activations[] = { "int8", "f32" }, *const caches[] = { "f32", "f16", "bf16" }, *const weights[] = { "resident", "gathered" },
+    static const char *const activations[] = { "int8", "f32" },
+                      *const caches[] = { "f32", "f16", "bf16", "q8_0" }, *const weights[] = { "resident", "gathered" },
                       *const pins[] = { "no", "yes" };
     int err, which;
     if ((err = mesh_parse(&o->mesh, o->layout)) < 0 || (err = mesh_parse_shares(&o->mesh, o->shares, o->stages)) < 0 ||

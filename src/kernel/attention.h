@@ -12,11 +12,29 @@
 attention_fn attention_f16_c, attention_f16_avx2, attention_f16_avx512, attention_f16_neon;
 attention_fn attention_bf16_c, attention_bf16_avx2, attention_bf16_avx512, attention_bf16_neon;
 attention_fn attention_f32_c, attention_f32_avx2, attention_f32_avx512, attention_f32_neon;
+attention_fn attention_q8_0_c, attention_q8_0_avx2, attention_q8_0_avx512, attention_q8_0_neon;
 attention_merge_fn attention_merge_c, attention_merge_avx2, attention_merge_avx512, attention_merge_neon;
 
 kv_store_fn kv_store_f16_c, kv_store_f16_avx2, kv_store_f16_avx512, kv_store_f16_neon;
 kv_store_fn kv_store_bf16_c, kv_store_bf16_avx2, kv_store_bf16_avx512, kv_store_bf16_neon;
 kv_store_fn kv_store_f32_c, kv_store_f32_avx2, kv_store_f32_avx512, kv_store_f32_neon;
+kv_store_fn kv_store_q8_0_c, kv_store_q8_0_avx2, kv_store_q8_0_avx512, kv_store_q8_0_neon;
+
+/* The store of q8_0: `quantize` makes 32 quants and returns their scale. */
+static inline void kv_store_blocks(void *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim,
+                                   uint16_t (*quantize)(int8_t q[KV_BLOCK], const float *x))
+{
+    int8_t *tile_k = (int8_t *)tile + slot, *tile_v = (int8_t *)tile + (size_t)head_dim * (BLOCK_TOKENS + slot), q[KV_BLOCK];
+
+    for (uint32_t d = 0; d < head_dim; d += KV_BLOCK) {
+        uint16_t *scales_k = (uint16_t *)((char *)tile + kv_scales_at(head_dim, false, d));
+        uint16_t *scales_v = (uint16_t *)((char *)tile + kv_scales_at(head_dim, true, d));
+        scales_v[slot] = quantize(tile_v + d, v + d);
+        scales_k[slot] = quantize(q, k + d);
+        for (uint32_t i = 0; i < KV_BLOCK; i++)
+            tile_k[(d + i) * BLOCK_TOKENS] = q[i];
+    }
+}
 
 /* Spans begin .. end - 1 */
 struct spans {

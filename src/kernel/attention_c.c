@@ -5,10 +5,30 @@
 
 #include <math.h>
 
-/* n elements of a tile, from element `at` on. */
-static void tile_read(float *to, const void *tile, size_t at, enum dtype type, size_t n)
+/* n values of dim d from a slot on (k), or of a slot from dim d on (v). */
+static void read_k(float *to, const void *tile, uint32_t d, uint32_t slot, uint32_t n, uint32_t head_dim, enum dtype type)
 {
-    dequantize_row(to, (const char *)tile + dtype_bytes(type, at), type, n);
+    size_t at = (size_t)d * BLOCK_TOKENS + slot;
+    if (type != DTYPE_Q8_0) {
+        dequantize_row(to, (const char *)tile + dtype_bytes(type, at), type, n);
+        return;
+    }
+    const uint16_t *scales = (const uint16_t *)((const char *)tile + kv_scales_at(head_dim, false, d));
+    for (uint32_t j = 0; j < n; j++)
+        to[j] = f16_to_f32(scales[slot + j]) * ((const int8_t *)tile)[at + j];
+}
+
+static void read_v(float *to, const void *tile, uint32_t slot, uint32_t head_dim, enum dtype type)
+{
+    size_t at = (size_t)head_dim * (BLOCK_TOKENS + slot);
+    if (type != DTYPE_Q8_0) {
+        dequantize_row(to, (const char *)tile + dtype_bytes(type, at), type, head_dim);
+        return;
+    }
+    for (uint32_t d = 0; d < head_dim; d++) {
+        const uint16_t *scales = (const uint16_t *)((const char *)tile + kv_scales_at(head_dim, true, d));
+        to[d] = f16_to_f32(scales[slot]) * ((const int8_t *)tile)[at + d];
+    }
 }
 
 /* A span for one query: its tiles, and the keys from .. to - 1 that the query sees, counted from the first tile. */
@@ -24,7 +44,7 @@ static void span_scores(float *score, const struct span *span, const float *q, c
         float acc[BLOCK_TOKENS] = { 0 }, k[BLOCK_TOKENS];
         n = MIN(span->to - j0, BLOCK_TOKENS - j0 % BLOCK_TOKENS);
         for (uint32_t d = 0; d < args->head_dim; d++) {
-            tile_read(k, span->tiles[j0 / BLOCK_TOKENS], (size_t)d * BLOCK_TOKENS + j0 % BLOCK_TOKENS, type, n);
+            read_k(k, span->tiles[j0 / BLOCK_TOKENS], d, j0 % BLOCK_TOKENS, n, args->head_dim, type);
             for (uint32_t j = 0; j < n; j++)
                 acc[j] = fmaf(q[d], k[j], acc[j]);
         }
@@ -60,7 +80,7 @@ static void span_output(float *o, const float *p, const struct span *span, uint3
     for (uint32_t d = 0; d < head_dim; d++)
         o[d] = 0.0f;
     for (uint32_t j = span->from; j < span->to; j++) {
-        tile_read(v, span->tiles[j / BLOCK_TOKENS], (size_t)head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS), type, head_dim);
+        read_v(v, span->tiles[j / BLOCK_TOKENS], j % BLOCK_TOKENS, head_dim, type);
         for (uint32_t d = 0; d < head_dim; d++)
             o[d] = fmaf(p[j], v[d], o[d]);
     }
@@ -138,6 +158,7 @@ static void attention(const struct attention_args *args, enum dtype type)
 void attention_f16_c(const struct attention_args *args) { attention(args, DTYPE_F16); }
 void attention_bf16_c(const struct attention_args *args) { attention(args, DTYPE_BF16); }
 void attention_f32_c(const struct attention_args *args) { attention(args, DTYPE_F32); }
+void attention_q8_0_c(const struct attention_args *args) { attention(args, DTYPE_Q8_0); }
 
 void attention_merge_c(const struct attention_args *args)
 {
@@ -168,3 +189,26 @@ void attention_merge_c(const struct attention_args *args)
 KV_STORE(kv_store_f16_c, uint16_t, f32_to_f16)
 KV_STORE(kv_store_bf16_c, uint16_t, f32_to_bf16)
 KV_STORE(kv_store_f32_c, float, )
+
+/* 32 values as int8, and their scale in f16. */
+static uint16_t quantize_32(int8_t q[KV_BLOCK], const float *x)
+{
+    float amax = 0.0f, inverse;
+    bool finite = true;
+    uint16_t d;
+
+    for (uint32_t i = 0; i < KV_BLOCK; i++) {
+        amax = MAX(amax, fabsf(x[i]));
+        finite = finite && isfinite(x[i]);
+    }
+    d = f32_to_f16(finite ? amax / 127.0f : NAN);
+    inverse = 1.0f / f16_to_f32(d);
+    for (uint32_t i = 0; i < KV_BLOCK; i++)
+        q[i] = finite && d ? (int8_t)MAX(-127.0f, MIN(127.0f, rintf(x[i] * inverse))) : 0;
+    return d;
+}
+
+void kv_store_q8_0_c(void *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim)
+{
+    kv_store_blocks(tile, slot, k, v, head_dim, quantize_32);
+}

@@ -16,21 +16,28 @@ static ALWAYS_INLINE void score_tiles(struct group *g, uint32_t t0, uint32_t n_t
 {
     vec acc[FEW][WIDEST * VECS_16];
     const void *const *tiles = g->tiles + t0;
-    uint32_t n_vecs = n_tiles * VECS_16;
+    const uint32_t n_vecs = n_tiles * VECS_16, n_scaled = type == DTYPE_Q8_0 ? n_vecs : 0;
 
     UNROLL for (uint32_t i = 0; i < n; i++)
         UNROLL for (uint32_t v = 0; v < n_vecs; v++)
             acc[i][v] = vec_all(0.0f);
-    for (size_t d = 0; d < g->head_dim; d++) {
-        vec k[WIDEST * VECS_16];
-        UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-            k[v] = tile_load(tiles[v / VECS_16], d * BLOCK_TOKENS + v % VECS_16 * LANES, type);
-        UNROLL for (uint32_t t = 0; t < n_tiles; t++)
-            tile_prefetch(tiles[t], (g->head_dim + d) * BLOCK_TOKENS, type);
-        UNROLL for (uint32_t i = 0; i < n; i++) {
-            vec q = vec_all(g->q[i][d]);
+    for (size_t d0 = 0; d0 < g->head_dim; d0 += scaled_dims(g, type)) {
+        vec scale[WIDEST * VECS_16];
+        UNROLL for (uint32_t v = 0; v < n_scaled; v++)
+            scale[v] = tile_scales(g, tiles[v / VECS_16], false, d0, v % VECS_16);
+        for (size_t d = d0; d < d0 + scaled_dims(g, type); d++) {
+            vec k[WIDEST * VECS_16];
             UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-                acc[i][v] = vec_fma(q, k[v], acc[i][v]);
+                k[v] = tile_load(tiles[v / VECS_16], d * BLOCK_TOKENS + v % VECS_16 * LANES, type);
+            UNROLL for (uint32_t v = 0; v < n_scaled; v++)
+                k[v] = vec_mul(k[v], scale[v]);
+            UNROLL for (uint32_t t = 0; t < n_tiles; t++)
+                tile_prefetch(tiles[t], (g->head_dim + d) * BLOCK_TOKENS, type);
+            UNROLL for (uint32_t i = 0; i < n; i++) {
+                vec q = vec_all(g->q[i][d]);
+                UNROLL for (uint32_t v = 0; v < n_vecs; v++)
+                    acc[i][v] = vec_fma(q, k[v], acc[i][v]);
+            }
         }
     }
     UNROLL for (uint32_t i = 0; i < n; i++)
@@ -65,14 +72,20 @@ static ALWAYS_INLINE void output_tile(const struct group *g, vec sum[FEW][WIDEST
 {
     const void *tile = g->tiles[from / BLOCK_TOKENS], *next = tile_ahead(g, from / BLOCK_TOKENS);
     const size_t half = (size_t)g->head_dim * BLOCK_TOKENS;
-    const uint32_t line = CACHE_LINE / sizeof(vec) * (type == DTYPE_F32 ? 1 : 2);      /* vectors in a cache line */
+    const uint32_t line = CACHE_LINE / (LANES * (uint32_t)element_bytes(type));         /* vectors in a cache line */
+    const uint32_t n_scaled = type == DTYPE_Q8_0 ? c.n_vecs : 0;
     size_t at = (size_t)g->head_dim * (from % BLOCK_TOKENS) + c.d0;
+    v_scales scales;
 
+    if (type == DTYPE_Q8_0)
+        tile_v_scales(scales, g, tile, c.d0, c.n_vecs * LANES);
     for (uint32_t j = from; j < to; j++, at += g->head_dim) {
         vec value[WIDEST];
         UNROLL for (uint32_t v = 0; v < c.n_vecs; v++)
             value[v] = v + 1 == c.n_vecs && c.last < LANES ? tile_load_part(tile, half + at + v * LANES, c.last, type)
                                                              : tile_load(tile, half + at + v * LANES, type);
+        UNROLL for (uint32_t v = 0; v < n_scaled; v++)
+            value[v] = vec_mul(value[v], vec_all(scales[(c.d0 % KV_BLOCK + v * LANES) / KV_BLOCK][j % BLOCK_TOKENS]));
         UNROLL for (uint32_t v = 0; v < c.n_vecs; v += line)
             tile_prefetch(next, at + v * LANES, type);
         UNROLL for (uint32_t i = 0; i < c.n; i++) {
@@ -130,6 +143,7 @@ typedef void output_fn(struct group *g, uint32_t from, uint32_t to, uint32_t fir
 EACH_FEW(DEFINE_LOOPS, F16)
 EACH_FEW(DEFINE_LOOPS, BF16)
 EACH_FEW(DEFINE_LOOPS, F32)
+EACH_FEW(DEFINE_LOOPS, Q8_0)
 
 static const struct few_loops {
     score_fn *score;
@@ -138,6 +152,7 @@ static const struct few_loops {
     [DTYPE_F16] = { EACH_FEW(ROW_OF_LOOPS, F16) },
     [DTYPE_BF16] = { EACH_FEW(ROW_OF_LOOPS, BF16) },
     [DTYPE_F32] = { EACH_FEW(ROW_OF_LOOPS, F32) },
+    [DTYPE_Q8_0] = { EACH_FEW(ROW_OF_LOOPS, Q8_0) },
 };
 
 static void few_scores(struct group *g)

@@ -15,14 +15,21 @@ static ALWAYS_INLINE size_t square_dims(const struct group *g)
 static ALWAYS_INLINE void widen_k(struct group *g, uint32_t t, enum dtype type)
 {
     const void *tile = g->tiles[t];
-    const size_t n_dims = square_dims(g);
+    const size_t end = g->square_dim + square_dims(g);
     float *to = &g->square[0][t * BLOCK_TOKENS - g->square_key];
 
-    for (size_t d = 0; d < n_dims; d++, to += SQUARE) {
-        size_t at = (g->square_dim + d) * BLOCK_TOKENS;
+    for (size_t d0 = g->square_dim; d0 < end; d0 += scaled_dims(g, type)) {
+        const size_t d1 = MIN(d0 + scaled_dims(g, type), end);
+        vec scale[VECS_16];
         UNROLL for (uint32_t v = 0; v < VECS_16; v++)
-            vec_store(to + v * LANES, tile_load(tile, at + v * LANES, type));
-        tile_prefetch(tile, g->head_dim * BLOCK_TOKENS + at, type);
+            scale[v] = type == DTYPE_Q8_0 ? tile_scales(g, tile, false, d0, v) : vec_all(1.0f);
+        for (size_t d = d0; d < d1; d++, to += SQUARE) {
+            UNROLL for (uint32_t v = 0; v < VECS_16; v++) {
+                vec k = tile_load(tile, d * BLOCK_TOKENS + v * LANES, type);
+                vec_store(to + v * LANES, type == DTYPE_Q8_0 ? vec_mul(k, scale[v]) : k);
+            }
+            tile_prefetch(tile, (g->head_dim + d) * BLOCK_TOKENS, type);
+        }
     }
 }
 
@@ -31,11 +38,15 @@ static ALWAYS_INLINE void widen_v(struct group *g, uint32_t t, enum dtype type)
     const void *tile = g->tiles[t], *next = tile_ahead(g, t);
     const size_t half = (size_t)g->head_dim * BLOCK_TOKENS, n_dims = square_dims(g), whole = n_dims / LANES * LANES;
     float *to = g->square[t * BLOCK_TOKENS - g->square_key];
+    v_scales scales;
 
+    if (type == DTYPE_Q8_0)
+        tile_v_scales(scales, g, tile, g->square_dim, n_dims);
     for (uint32_t j = 0; j < BLOCK_TOKENS; j++, to += SQUARE) {
         size_t at = (size_t)g->head_dim * j + g->square_dim;
         for (size_t d = 0; d < whole; d += LANES) {
-            vec_store(to + d, tile_load(tile, half + at + d, type));
+            vec v = tile_load(tile, half + at + d, type);
+            vec_store(to + d, type == DTYPE_Q8_0 ? vec_mul(v, vec_all(scales[d / KV_BLOCK][j])) : v);
             tile_prefetch(next, at + d, type);
         }
         if (whole < n_dims)
@@ -51,9 +62,12 @@ typedef void widen_fn(struct group *g, uint32_t t);
 DEFINE_WIDEN(F16)
 DEFINE_WIDEN(BF16)
 DEFINE_WIDEN(F32)
+DEFINE_WIDEN(Q8_0)
 
-static widen_fn *const widen_ks[N_DTYPES] = { [DTYPE_F16] = widen_k_F16, [DTYPE_BF16] = widen_k_BF16, [DTYPE_F32] = widen_k_F32 };
-static widen_fn *const widen_vs[N_DTYPES] = { [DTYPE_F16] = widen_v_F16, [DTYPE_BF16] = widen_v_BF16, [DTYPE_F32] = widen_v_F32 };
+#define ROW_OF_WIDEN(type) [DTYPE_##type] = { widen_k_##type, widen_v_##type }
+static const struct {
+    widen_fn *k, *v;
+} widen_fns[N_DTYPES] = { ROW_OF_WIDEN(F16), ROW_OF_WIDEN(BF16), ROW_OF_WIDEN(F32), ROW_OF_WIDEN(Q8_0) };
 
 /* ---- a strip ---- */
 
@@ -161,10 +175,10 @@ static ALWAYS_INLINE void each_square(struct group *g, widen_fn *widen, void (*u
 
 static void many_scores(struct group *g)
 {
-    each_square(g, widen_ks[g->type], strip_scores);
+    each_square(g, widen_fns[g->type].k, strip_scores);
 }
 
 static void many_output(struct group *g)
 {
-    each_square(g, widen_vs[g->type], strip_square_output);
+    each_square(g, widen_fns[g->type].v, strip_square_output);
 }

@@ -65,11 +65,15 @@ static ALWAYS_INLINE struct attention_partial *top_partial(const struct group *g
     return g->stack[i].part[g->stack[i].depth];
 }
 
-/* A vector of elements from element `at` of a tile; and its first n. */
+/* ---- elements of tiles ---- */
+
+/* A vector of elements from element `at` of a tile; and its first n.  In q8_0 they still want their scale. */
 static ALWAYS_INLINE vec tile_load(const void *tile, size_t at, enum dtype type)
 {
     if (type == DTYPE_F32)
         return vec_load((const float *)tile + at);
+    if (type == DTYPE_Q8_0)
+        return vec_from_i8((const int8_t *)tile + at);
     half_vec half = half_load((const uint16_t *)tile + at);
     return type == DTYPE_F16 ? vec_from_f16(half) : vec_from_bf16(half);
 }
@@ -77,14 +81,43 @@ static ALWAYS_INLINE vec tile_load_part(const void *tile, size_t at, size_t n, e
 {
     if (type == DTYPE_F32)
         return vec_load_part((const float *)tile + at, n);
+    if (type == DTYPE_Q8_0)                             /* blocks have no part of a vector */
+        return tile_load(tile, at, type);
     half_vec half = half_load_part((const uint16_t *)tile + at, n);
     return type == DTYPE_F16 ? vec_from_f16(half) : vec_from_bf16(half);
+}
+
+/* Dims that have a scale in common. */
+static ALWAYS_INLINE size_t scaled_dims(const struct group *g, enum dtype type)
+{
+    return type == DTYPE_Q8_0 ? KV_BLOCK : g->head_dim;
+}
+
+/* The scales of vector v of a tile's 16 keys, dims d and up, in k or v. */
+static ALWAYS_INLINE vec tile_scales(const struct group *g, const void *tile, bool of_v, size_t d, uint32_t v)
+{
+    return vec_from_f16(half_load((const uint16_t *)((const char *)tile + kv_scales_at(g->head_dim, of_v, d)) + v * LANES));
+}
+
+/* Of all 16 keys in v, for n_dims dims from d on: [block][key] */
+typedef float v_scales[SQUARE / KV_BLOCK][BLOCK_TOKENS];
+
+static ALWAYS_INLINE void tile_v_scales(v_scales to, const struct group *g, const void *tile, size_t d, size_t n_dims)
+{
+    for (size_t block = d / KV_BLOCK; block * KV_BLOCK < d + n_dims; block++)
+        for (uint32_t v = 0; v < VECS_16; v++)
+            vec_store(&to[block - d / KV_BLOCK][v * LANES], tile_scales(g, tile, true, block * KV_BLOCK, v));
+}
+
+static ALWAYS_INLINE size_t element_bytes(enum dtype type)
+{
+    return type == DTYPE_F32 ? sizeof(float) : type == DTYPE_Q8_0 ? sizeof(int8_t) : sizeof(uint16_t);
 }
 
 /* Asks for the cache line of element `at`, to the second level. */
 static ALWAYS_INLINE void tile_prefetch(const void *tile, size_t at, enum dtype type)
 {
-    __builtin_prefetch((const char *)tile + at * (type == DTYPE_F32 ? sizeof(float) : sizeof(uint16_t)), 0, 2);
+    __builtin_prefetch((const char *)tile + at * element_bytes(type), 0, 2);
 }
 
 /* The tile that comes a span after tile t of this one, or the last one. */
@@ -337,6 +370,7 @@ static void attention(const struct attention_args *args, enum dtype type)
 void SIMD(attention_f16)(const struct attention_args *args) { attention(args, DTYPE_F16); }
 void SIMD(attention_bf16)(const struct attention_args *args) { attention(args, DTYPE_BF16); }
 void SIMD(attention_f32)(const struct attention_args *args) { attention(args, DTYPE_F32); }
+void SIMD(attention_q8_0)(const struct attention_args *args) { attention(args, DTYPE_Q8_0); }
 
 void SIMD(attention_merge)(const struct attention_args *args)
 {
@@ -391,4 +425,39 @@ void SIMD(kv_store_f32)(void *tile, uint32_t slot, const float *k, const float *
     for (size_t d = 0; d < head_dim; d++)
         tile_k[d * BLOCK_TOKENS] = k[d];
     memcpy(tile_v, v, head_dim * sizeof *v);
+}
+
+/* To the nearest integer, to even, for |x| below 2^22. */
+static ALWAYS_INLINE vec vec_round(vec x)
+{
+    return vec_sub(vec_add(x, vec_all(EXP_SHIFTER)), vec_all(EXP_SHIFTER));
+}
+
+/* 32 values as int8, and their scale in f16.  x - x is NaN where x is not finite, else +0. */
+static ALWAYS_INLINE uint16_t quantize_32(int8_t q[KV_BLOCK], const float *x)
+{
+    vec max[VECS_16], odd[VECS_16], inverse;
+    float values[KV_BLOCK], amax;
+    bool finite;
+    uint16_t d;
+
+    for (uint32_t v = 0; v < VECS_16; v++) {
+        vec low = vec_load(x + v * LANES), high = vec_load(x + 16 + v * LANES);
+        max[v] = vec_max(vec_abs(low), vec_abs(high));
+        odd[v] = vec_add(vec_sub(low, low), vec_sub(high, high));
+    }
+    amax = lanes_max(max);
+    finite = lanes_sum(odd) == 0.0f;
+    d = f32_to_f16(finite ? amax / 127.0f : NAN);
+    inverse = vec_all(1.0f / f16_to_f32(d));
+    for (uint32_t v = 0; v < KV_BLOCK / LANES; v++)
+        vec_store(values + v * LANES, vec_round(vec_mul(vec_load(x + v * LANES), inverse)));
+    for (uint32_t i = 0; i < KV_BLOCK; i++)
+        q[i] = finite && d ? (int8_t)MAX(-127.0f, MIN(127.0f, values[i])) : 0;
+    return d;
+}
+
+void SIMD(kv_store_q8_0)(void *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim)
+{
+    kv_store_blocks(tile, slot, k, v, head_dim, quantize_32);
 }

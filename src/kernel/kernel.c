@@ -14,7 +14,8 @@
 #define INT8_ENTRY(type, TYPE, isa) [DTYPE_##TYPE] = matmul_int8_##type##_##isa,
 #define F32_ENTRY(type, TYPE, isa) [DTYPE_##TYPE] = matmul_f32_##type##_##isa,
 #define CACHE_ENTRIES(kernel, isa) \
-    { [DTYPE_F16] = kernel##_f16_##isa, [DTYPE_BF16] = kernel##_bf16_##isa, [DTYPE_F32] = kernel##_f32_##isa }
+    { [DTYPE_F16] = kernel##_f16_##isa, [DTYPE_BF16] = kernel##_bf16_##isa, [DTYPE_F32] = kernel##_f32_##isa, \
+      [DTYPE_Q8_0] = kernel##_q8_0_##isa }
 
 /* The functions of one instruction set: their names end in it; but AMX has products of int8 only, beside another set. */
 #define KERNELS(isa, features) KERNELS_BESIDE(isa, isa, features)

@@ -116,15 +116,28 @@ typedef float row_max_fn(const float *x, size_t n);
 
 /* ---- KV cache blocks and attention ------------------------------------------------------------------------------------
  * A tile holds BLOCK_TOKENS consecutive positions of one KV head:
- *   k [head_dim][BLOCK_TOKENS] transposed (lanes are keys), then v [BLOCK_TOKENS][head_dim], elements f16, bf16 or f32. */
+ *   k [head_dim][BLOCK_TOKENS] transposed (lanes are keys), then v [BLOCK_TOKENS][head_dim], elements f16, bf16 or f32,
+ *   or int8 in q8_0, where head_dim is a multiple of 32 and the scales follow, f16 d, one for 32 dims of a position:
+ *   of k [head_dim / 32][BLOCK_TOKENS], then of v [head_dim / 32][BLOCK_TOKENS].  An element's value is d * q, exact in f32.
+ * Plain types are rounded to nearest even.  In q8_0, with amax the largest magnitude of the 32:
+ *   any value not finite:     d = NaN, q = 0
+ *   else d = f16 of amax / 127, q = rint(x * (1 / d)) to even, clamped to +-127; q = 0 where d is 0 or, too large, infinite
+ * (then the value is NaN, and shows). */
 #define BLOCK_TOKENS 16
 #define SPAN_TOKENS 256
+#define KV_BLOCK 32
 
 static inline size_t kv_tile_bytes(enum dtype type, uint32_t head_dim)
 {
-    return 2 * (size_t)head_dim * BLOCK_TOKENS * dtype_info[type].bytes;
+    return 2 * dtype_bytes(type, (size_t)head_dim * BLOCK_TOKENS);
 }
-/* Stores k and v of one position at slot (position % 16), rounded to nearest even. */
+/* In a tile of q8_0: the scales of 16 positions, dims d & ~31 and up, of k or of v. */
+static inline size_t kv_scales_at(uint32_t head_dim, bool of_v, size_t d)
+{
+    size_t row = d / KV_BLOCK + (of_v ? head_dim / KV_BLOCK : 0);
+    return (2 * (size_t)head_dim + row * sizeof(uint16_t)) * BLOCK_TOKENS;
+}
+/* Stores k and v of one position at slot (position % 16). */
 typedef void kv_store_fn(void *tile, uint32_t slot, const float *k, const float *v, uint32_t head_dim);
 
 /* Attention of a few queries of one sequence over one KV head.  Query i sees positions first_key[i] .. n_keys[i] - 1, at
@@ -188,7 +201,7 @@ struct kernels {
     softcap_fn *softcap;
     rope_fn *rope;
     row_max_fn *row_max;
-    kv_store_fn *kv_store[N_DTYPES];                /* F16, BF16, F32 */
+    kv_store_fn *kv_store[N_DTYPES];                /* F16, BF16, F32, Q8_0 */
     attention_fn *attention[N_DTYPES];              /* by cache type */
     attention_merge_fn *attention_merge;
 };

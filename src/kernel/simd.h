@@ -92,6 +92,11 @@ static ALWAYS_INLINE half_vec vec_to_bf16(vec x)        /* to even, by carry; a 
     return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(even, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), quiet));
 }
 
+static ALWAYS_INLINE vec vec_from_i8(const int8_t *from)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)from)));
+}
+
 /* Pairs x0 y0 x1 y1 .. in two vectors, to the xs and the ys, and back. */
 static ALWAYS_INLINE void vec_unzip(vec a, vec b, vec *x, vec *y)
 {
@@ -175,6 +180,11 @@ static ALWAYS_INLINE half_vec vec_to_bf16(vec x)
     __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x40));
     __m256i words = _mm256_blendv_epi8(even, quiet, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
     return _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+}
+
+static ALWAYS_INLINE vec vec_from_i8(const int8_t *from)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)from)));
 }
 
 static ALWAYS_INLINE void vec_unzip(vec a, vec b, vec *x, vec *y)

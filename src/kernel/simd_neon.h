@@ -81,6 +81,14 @@ static ALWAYS_INLINE half_vec vec_to_bf16(vec x)
     return vshrn_n_u32(vbslq_u32(vceqq_f32(x, x), even, quiet), 16);
 }
 
+static ALWAYS_INLINE vec vec_from_i8(const int8_t *from)
+{
+    int32_t four;
+    memcpy(&four, from, sizeof four);
+    int8x8_t x = vreinterpret_s8_s32(vdup_n_s32(four));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(x))));
+}
+
 static ALWAYS_INLINE void vec_unzip(vec a, vec b, vec *x, vec *y)
 {
     *x = vuzp1q_f32(a, b);

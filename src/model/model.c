@@ -255,6 +255,17 @@ static int check_unused(struct graph *g, const struct model_file *file, const st
     return err;
 }
 
+/* A type in blocks cuts a head into whole ones. */
+static int check_cache(const struct graph *g)
+{
+    uint32_t block = dtype_info[g->cache_type].block;
+    for (uint32_t i = 0; i < g->n_cache_groups; i++)
+        if (g->cache_group[i].head_dim % block)
+            return error_set(ERR_USAGE, "--kv: %s has blocks of %u, and heads of %u dims have no whole number of them; f16 takes any head",
+                             dtype_info[g->cache_type].name, block, g->cache_group[i].head_dim);
+    return 0;
+}
+
 int model_build(struct graph **out, const struct model_file *file, const struct model_options *options)
 {
     const struct model_family *family = NULL;
@@ -268,7 +279,7 @@ int model_build(struct graph **out, const struct model_file *file, const struct 
     g->symbol_max[SYMBOL_NONE] = 0;
     g->symbol_max[SYMBOL_T] = options->max_tokens;
     g->symbol_max[SYMBOL_R] = options->max_rows;
-    if ((err = family->build(g, file, options)) == 0 && (err = check_unused(g, file, options)) == 0) {
+    if ((err = family->build(g, file, options)) == 0 && (err = check_cache(g)) == 0 && (err = check_unused(g, file, options)) == 0) {
         *out = g;
         return 0;
     }

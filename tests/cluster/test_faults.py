@@ -76,6 +76,7 @@ def test_wrong_usage():
             ("an instruction set of another machine", (*ask, "--isa", "neon"), ["neon"]),
             ("a pass that is not there", (*ask, "--without", "frobnicate"), ["frobnicate"]),
             ("a cache type that is not there", (*ask, "--kv", "f64"), ["f64"]),
+            ("heads that are no whole blocks of the cache", (*ask, "--kv", "q8_0"), ["--kv", "32", "16"]),
             ("activations that are not there", (*ask, "--activations", "f64"), ["f64"]),
             ("a context beyond the model", (*ask, "--context", "5000"), ["5000", "1024"]),
             ("a token that does not exist", ("logits", m, "--tokens", "1,301"), ["301"]),

@@ -60,5 +60,14 @@ def test_cache():
     t.check("none of a model without", "window" not in t.stoa("inspect", t.tiny("tiny-mixed")).out)
 
 
+def test_cache_types():
+    """tiny-3heads: 7 layers of one KV head of 32.  q8_0 keeps 34 bytes of 32 elements."""
+    if not t.have_tiny("memory of cache types"):
+        return
+    for kv, a_head in (("f16", 64), ("f32", 128), ("q8_0", 34)):
+        (rank,) = t.stoa_json("inspect", t.tiny("tiny-3heads"), "--kv", kv)["ranks"]
+        t.equal(f"{kv}: cache of a token", rank["kv_bytes_per_token"], 7 * 2 * a_head)
+
+
 if __name__ == "__main__":
     t.run(globals())

@@ -38,6 +38,7 @@ LAYERS = {"tiny-wide": 3, "tiny-group": 3, "tiny-kquants": 3, "tiny-kquants-moe"
           "tiny-qwen3moe-q8_0": 4, "tiny-qwen3moe-q4_0": 4, "tiny-gemma3": 8, "tiny-gemma3-caps": 8, "smollm2": 30, "gemma3-270m": 18,
           "qwen2.5-coder-0.5b": 24}        # else 7
 MIXTURES = ("tiny-qwen3moe", "tiny-qwen3moe-q8_0", "tiny-qwen3moe-q4_0", "tiny-mixtral", "tiny-legacy-mixtral", "tiny-kquants-moe")
+WHOLE_BLOCKS = ("tiny-3heads", "tiny-kquants", "tiny-kquants-moe", "tiny-qwen3", *t.REAL)      # of heads that --kv q8_0 can cut
 REAL_VOCAB, TINY_VOCAB = 49152, 301         # real models have at least so many ids
 
 
@@ -58,7 +59,7 @@ AXES = {
 SUBJECT = {
     "model": tuple(x for x in MODELS if not is_ahead(model=x)),
     "activations": ("int8", "f32"),
-    "kv": ("f16", "bf16", "f32"),
+    "kv": ("f16", "bf16", "f32", "q8_0"),
     "length": (32, 300, 512),           # one span of attention, a piece of the second, two whole spans; all longer than the window
 }
 DEFAULTS = {name: values[0] for name, values in {**AXES, **SUBJECT}.items()}
@@ -137,9 +138,11 @@ def each_value_once(model, length, **more):
 
 
 def possible(run):
-    """What is not refused: a stage has a layer, a rank that shares experts has a mixture, gathered weights are spread over dp.  A run
-    may name some of the axes only."""
+    """What is not refused: a stage has a layer, a rank that shares experts has a mixture, gathered weights are spread over dp, heads
+    are whole blocks of the cache.  A run may name some of the axes only."""
     layout, model = run.get("layout", ""), run.get("model")
+    if run.get("kv") == "q8_0" and model and model not in WHOLE_BLOCKS:
+        return False
     if not layout:
         return True
     if model and (sizes(layout).get("pp", 1) > n_layers(model) or "UNEVEN" in layout and n_layers(model) < 3):

@@ -66,7 +66,14 @@ ROWS = (
     ("runs of spans, one token a step", "tiny-mixed", "tp=1", {"length": 1000, "chunk": 1, "threads": 3}),
     ("runs of spans and one thread", "tiny-mixed", "tp=1", {"length": 1000, "chunk": 5, "threads": 1}),
     ("runs of spans at the end of a window", "tiny-gemma3", "tp=1", {"length": 600, "chunk": 5, "threads": 2}),
-    ("runs of spans, 100 heads", "tiny-group", "tp=2", {"length": 700, "chunk": 5, "threads": 2, "isa": "avx2"}),
+    ("runs of spans, 100 heads", "tiny-group", "tp=2", {"length": 700, "chunk": 5, "threads": 2, "isa": "c"}),
+    # a cache in blocks
+    ("q8_0, a KV head on three ranks", "tiny-3heads", "tp=3", {"kv": "q8_0", "length": 300}),
+    ("q8_0, token by token", "tiny-3heads", "pp=2,tp=2", {"kv": "q8_0", "chunk": 1}),
+    ("q8_0 in portable C", "tiny-qwen3", "tp=1", {"kv": "q8_0", "isa": "c", "length": 300}),
+    ("q8_0 and f32 activations", "tiny-kquants", "tp=2", {"kv": "q8_0", "activations": "f32", "batch": 3}),
+    ("q8_0, experts and groups", "tiny-kquants-moe", "dp=2,ep=2", {"kv": "q8_0", "batch": 3, "chunk": 5}),
+    ("q8_0, runs of spans", "tiny-3heads", "tp=1", {"kv": "q8_0", "length": 1000, "chunk": 5, "threads": 3}),
     # rows split along tp, sequences along dp, weights that come when they are used
     ("rows of 5 on 4 ranks", "tiny-mixed", "tp=4,sp=4", {"chunk": 5}),
     ("one row on 4 ranks", "tiny-mixed", "tp=4,sp=4", {"chunk": 1}),
@@ -89,7 +96,8 @@ def test_the_hash_can_differ():
     """Or the equalities below would prove nothing."""
     if not t.have_tiny("the hash can differ"):
         return
-    asked = [{**DEFAULTS, "activations": a, "kv": kv} for a in SUBJECT["activations"] for kv in SUBJECT["kv"]]
+    asked = [{**DEFAULTS, "activations": a, "kv": kv} for a in SUBJECT["activations"] for kv in SUBJECT["kv"] if kv != "q8_0"]
+    asked += [{**DEFAULTS, "model": "tiny-3heads", "activations": a, "kv": "q8_0"} for a in SUBJECT["activations"]]
     same = ("tiny-mixed", "tiny-split", "tiny-legacy-mixtral")      # the default, and those that have a twin
     asked += [{**DEFAULTS, "length": 31}, *({**DEFAULTS, "model": model} for model in SUBJECT["model"] if model not in same)]
     t.equal("modes, caches, lengths and models have hashes of their own", len({answer(run) for run in asked}), len(asked))
@@ -131,7 +139,7 @@ def test_pairs():
         "threads": (0, 1, 3), "chunk": (0, 5, 64), "batch": (1, 16), "isa": AXES["isa"], "without": ("", "simplify,fuse,overlap,place"),
         "weights": AXES["weights"],
         "model": ("tiny-mixed", "tiny-f32", "tiny-3heads", "tiny-wide", "tiny-gemma3", "tiny-qwen3moe-q8_0"),
-        "activations": SUBJECT["activations"], "kv": ("f16", "f32"), "length": (32, 300),
+        "activations": SUBJECT["activations"], "kv": ("f16", "f32", "q8_0"), "length": (32, 300),
     }
     axes = {axis: tuple(x for x in values if not is_ahead(**{axis: x})) for axis, values in axes.items()}
     for run in all_pairs(axes, seed=3):

@@ -67,6 +67,10 @@ def test_mean_loss():
     t.each(lambda model: g.check_mean_loss(model, longest=9), each_real("mean loss"))
 
 
+def test_cache_of_blocks():
+    t.each(g.check_cache_of_blocks, each_real("a cache of q8_0"))
+
+
 def test_norms_over_ranks():
     t.each(lambda model: g.check_norms_over_ranks(model, "pp=2,tp=2"), each_real("norms over ranks"))
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const enum dtype cache_types[] = { DTYPE_F16, DTYPE_BF16, DTYPE_F32 };
+static const enum dtype cache_types[] = { DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_Q8_0 };
 
 /* Query i sees the keys before n_keys - i / heads * step (at least 1), as tokens of a prefill do. */
 static const struct shape { uint32_t head_dim, n_keys, n_queries, heads, step; } shapes[] = {
@@ -161,21 +161,28 @@ static void bench_close(struct bench *b)
     free(b);
 }
 
-static float cached(const struct bench *b, enum dtype type, uint32_t tile, size_t at)
+/* Element `at` of a tile, whose scale in q8_0 is number `scale` of those behind the elements. */
+static float cached(const struct bench *b, enum dtype type, uint32_t tile, size_t at, size_t scale)
 {
+    const char *bytes = b->tiles[tile];
     float value;
-    dequantize_row(&value, (const char *)b->tiles[tile] + dtype_bytes(type, at), type, 1);
+    if (type == DTYPE_Q8_0) {
+        const uint16_t *scales = (const uint16_t *)(bytes + 2 * 16 * b->args.head_dim);
+        return f16_to_f32(scales[scale]) * ((const int8_t *)bytes)[at];
+    }
+    dequantize_row(&value, bytes + dtype_bytes(type, at), type, 1);
     return value;
 }
 
 static float cached_k(const struct bench *b, enum dtype type, uint32_t j, uint32_t d)
 {
-    return cached(b, type, j / BLOCK_TOKENS, (size_t)d * BLOCK_TOKENS + j % BLOCK_TOKENS);
+    return cached(b, type, j / BLOCK_TOKENS, (size_t)d * BLOCK_TOKENS + j % BLOCK_TOKENS, d / 32 * 16 + j % 16);
 }
 
 static float cached_v(const struct bench *b, enum dtype type, uint32_t j, uint32_t d)
 {
-    return cached(b, type, j / BLOCK_TOKENS, (size_t)b->args.head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS) + d);
+    uint32_t head_dim = b->args.head_dim;
+    return cached(b, type, j / BLOCK_TOKENS, (size_t)head_dim * (BLOCK_TOKENS + j % BLOCK_TOKENS) + d, (head_dim / 32 + d / 32) * 16 + j % 16);
 }
 
 /* ---- the rule of kernel.h, in its own words ---- */
@@ -326,8 +333,16 @@ static void check_runs(const struct bench *b, const struct kernels *kernels, enu
     free(partials), free(want);
 }
 
-static void test_attention(const struct shape *shape, const struct view *view, enum dtype type)
+/* The next that whole blocks of the type make. */
+static struct shape fitted(struct shape shape, enum dtype type)
 {
+    shape.head_dim = DIV_UP(shape.head_dim, dtype_info[type].block) * dtype_info[type].block;
+    return shape;
+}
+
+static void test_attention(const struct shape *any_shape, const struct view *view, enum dtype type)
+{
+    const struct shape fits = fitted(*any_shape, type), *shape = &fits;
     struct bench *b = bench_open(shape, view, type);
     float (*want)[ATTENTION_MAX_DIM] = calloc(1, sizeof b->out_rows);
 
@@ -399,7 +414,7 @@ static void test_attention_zero(enum dtype type)
 
 static void test_kv_store(const struct kernels *kernels, enum dtype type)
 {
-    static const uint32_t dims[] = { 1, 7, 8, 12, 16, 17, 64, 80, 128, 255, 256 };
+    static const uint32_t dims[] = { 1, 7, 8, 12, 16, 17, 32, 64, 80, 96, 128, 255, 256 };
     union { uint32_t u; float f; } special[] = {
         { .f = NAN }, { .u = 0xff812345 | 0x400000 }, { .f = INFINITY }, { .f = -INFINITY }, { .f = -0.0f }, { .f = 65519.0f },
         { .f = 65520.0f }, { .f = 1e-7f }, { .f = -3e-8f }, { .f = 6.1e-5f }, { .f = 1.00048828125f }, { .f = 1.00146484375f },
@@ -408,6 +423,8 @@ static void test_kv_store(const struct kernels *kernels, enum dtype type)
 
     check_begin("%s: kv_store %s", kernels->name, dtype_info[type].name);
     for (size_t l = 0; l < COUNT_OF(dims); l++) {
+        if (dims[l] % dtype_info[type].block)
+            continue;
         size_t n_bytes = kv_tile_bytes(type, dims[l]);
         void *want = calloc(1, n_bytes), *got = calloc(1, n_bytes);
         float *k = malloc(dims[l] * sizeof *k), *v = malloc(dims[l] * sizeof *v);
