@@ -3,15 +3,17 @@
 A round measures a test with one engine and then with the other.  A figure is the ratio of what both show in the same round: Stoa's tokens
 per second, seconds or bytes over llama.cpp's; its median is held against the goal.
 
-decode      one sequence from one token on.  The goal counts as met, too, where Stoa reads its weights at 92 % of the speed at which
-            read_bandwidth.c reads a set of that size, beside each measurement: then the machine is the limit
+decode      one sequence from one token on.  The goal counts as met, too, where Stoa reads at 92 % of the speed at which these cores
+            read a buffer as large as the weights, as `stoa bench --roofline` finds right after: then the machine is the limit
 together    16 sequences decode together, a token of each in a step
 prefill     512 tokens, until the logits of the last are there
 kept        what is left of decode while another process is busy on the first core; the peer's stands beside it
 first       from the start of the process to the first token, file in the page cache (the peer's without Python and its imports)
 again       first, where an earlier start has left its packed weights (--packed-cache)
 memory      the most that this process holds, the peer's without Python and its imports; a context of CONTEXT tokens for both
-quality     mean KL divergence from Stoa's f32 mode, as bench/quality measures it, over a few prompts"""
+quality     mean KL divergence from Stoa's f32 mode, as bench/quality measures it, over a few prompts
+
+The machine's share is of the read bandwidth for decode, of the peak of operations for prefill."""
 import contextlib
 import json
 import os
@@ -88,10 +90,6 @@ class Model:
         self.path = make()
         files.warm(self.path)
         self.peers, self.packed = {}, None
-        inspected = json.loads(files.output_of(o.stoa, "inspect", self.path, "--json"))
-        # Of a mixture a token reads some experts only, and which is not known here.
-        is_mixture = any("_exps." in tensor["name"] for tensor in inspected["tensors"])
-        self.bytes_read = None if is_mixture else inspected["ranks"][0]["weight_bytes"]
 
     def close(self):
         for one in self.peers.values():
@@ -105,34 +103,31 @@ class Model:
             self.peers[sequences] = peer.Peer(self.path, self.o.threads, context, self.o.plain, sequences)
         return self.peers[sequences]
 
-    def rate(self, engine, test, n_tokens, sequences=1):
+    def speed(self, figure, engine, n_tokens, sequences=1):
+        """Tokens per second, and Stoa's share of what the machine can."""
+        is_prefill = figure == "prefill"
         if engine == "peer":
-            return n_tokens * sequences / self.peer(sequences).ask(test=test, tokens=n_tokens)["seconds"]
-        decode = ("--prompt", 0, "--generate", n_tokens, "--batch", sequences)
-        flags = ("--prompt", n_tokens, "--generate", 0) if test == "prefill" else decode
-        answer = stoa_bench(self.o.stoa, self.path, *map(str, flags), "--threads", str(self.o.threads))
-        return answer["results"][0]["tokens_per_s"]["median"]
-
-    def bandwidth(self):
-        return json.loads(files.output_of(self.o.probe, str(self.bytes_read), str(self.o.threads)))["best"]
+            answer = self.peer(sequences).ask(test="prefill" if is_prefill else "decode", tokens=n_tokens)
+            return {figure: n_tokens * sequences / answer["seconds"]}
+        flags = ("--prompt", n_tokens, "--generate", 0) if is_prefill else ("--prompt", 0, "--generate", n_tokens, "--batch", sequences)
+        answer = stoa_bench(self.o.stoa, self.path, *map(str, flags), "--threads", str(self.o.threads), "--roofline")["results"][0]
+        return {figure: answer["tokens_per_s"]["median"], "share": answer["roofline"]["compute_share" if is_prefill else "read_share"]}
 
     # Each test gives its figures with one engine.
     def decode(self, engine):
-        rate = self.rate(engine, "decode", self.n_tokens)
-        share = engine == "stoa" and self.bytes_read and rate * self.bytes_read / self.bandwidth()
-        return {"decode": rate, **({"share": share} if share else {})}
+        return self.speed("decode", engine, self.n_tokens)
 
     def together(self, engine):
-        return {"together": self.rate(engine, "decode", max(self.n_tokens // 2, 16), SEQUENCES)}
+        return self.speed("together", engine, max(self.n_tokens // 2, 16), SEQUENCES)
 
     def prefill(self, engine):
-        return {"prefill": self.rate(engine, "prefill", 512)}
+        return self.speed("prefill", engine, 512)
 
     def kept(self, engine):
         n_tokens = self.n_tokens // 2
-        calm = self.rate(engine, "decode", n_tokens)
+        calm = self.speed("kept", engine, n_tokens)["kept"]
         with busy_core(min(os.sched_getaffinity(0))):
-            return {"kept": self.rate(engine, "decode", n_tokens) / calm}
+            return {"kept": self.speed("kept", engine, n_tokens)["kept"] / calm}
 
     def first_token(self, *flags):
         return stoa_first_token(self.o.stoa, self.path, "--threads", str(self.o.threads), "--context", str(CONTEXT), *flags)
@@ -171,7 +166,7 @@ def row_of(model, figure, rounds):
     title, sense = FIGURES[figure]
     stoa, other = ([r[engine][figure] for r in rounds] for engine in ("stoa", "peer"))
     ratio = spread(stoa if figure == "kept" else [s / p for s, p in zip(stoa, other)])
-    shares = [r["stoa"]["share"] for r in rounds if figure == "decode" and "share" in r["stoa"]]
+    shares = [r["stoa"]["share"] for r in rounds if "share" in r["stoa"]]
     row = {"figure": figure, "title": title, "model": model.name, "goal": model.goals[figure], "sense": sense, "ratio": ratio,
            "stoa": spread(stoa), "peer": spread(other), "share": spread(shares) if shares else None,
            "others": statistics.median(r.get("others", 0) for r in rounds)}
@@ -183,7 +178,8 @@ def is_met(row):
         return None
     if row["sense"] == "at most":
         return row["ratio"]["median"] <= row["goal"]
-    return row["ratio"]["median"] >= row["goal"] or bool(row["share"]) and row["share"]["median"] >= BANDWIDTH_SHARE
+    at_the_limit = row["figure"] == "decode" and row["share"]["median"] >= BANDWIDTH_SHARE
+    return row["ratio"]["median"] >= row["goal"] or at_the_limit
 
 
 def measure_round(o, model, test, backwards):
@@ -233,7 +229,7 @@ def amount(row, engine):
 
 
 def report(answer):
-    table = [["figure", "model", "goal", "median", "least", "greatest", "met", "of read bandwidth", "stoa", "llama.cpp", "others"]]
+    table = [["figure", "model", "goal", "median", "least", "greatest", "met", "of the machine", "stoa", "llama.cpp", "others"]]
     for row in answer["rows"]:
         goal = "-" if row["goal"] is None else f"{row['sense']} {row['goal']:g}"
         met = {None: "-", True: "yes", False: "no"}[row["met"]]
@@ -247,14 +243,8 @@ def report(answer):
     print(f"\n{sum(goals)} of {len(goals)} goals are met.  Figures are Stoa's over llama.cpp's; \"kept\" is Stoa's own.")
 
 
-def build_probe():
-    subprocess.run(["make", "-s", "-C", files.ROOT, "build/gcc/bench/read_bandwidth"], check=True, stdout=sys.stderr)
-    return os.path.join(files.ROOT, "build", "gcc", "bench", "read_bandwidth")
-
-
 def run(o):
     """Measures, writes o.out after each model, and reports."""
-    o.probe = build_probe()
     answer = {"machine": machine(), "threads": o.threads, "rounds": o.rounds, "peer": peer.PACKAGE, "plain": o.plain, "rows": []}
     for name in MODELS:
         answer["rows"] += measure_model(o, name)
