@@ -49,7 +49,7 @@ static bool join(struct node *chain, struct node *rows, struct node *n, uint32_t
     struct tensor *x = product->in[0];
     struct strips strips;
     *chain = (struct node){ .op = OP_matmul_chain, .layer = n->layer };
-    if (product->op != OP_matmul || n->product || x->maker != rows || x->is_output || uses[x->id] != 1 || !append(chain, rows))
+    if (product->op != OP_matmul || n->product || x->maker != rows || uses[x->id] != 1 || !append(chain, rows))
         return false;
     chain->product = chain->n_steps;
     if (!append(chain, n) || !chain_operands(chain, uses) || chain_strips(&strips, chain) || chain->n_out == NODE_MAX_OUTPUTS)

@@ -31,10 +31,10 @@ ROWS = (
     ("biases in stages, a tied head", "tiny-qwen2", "pp=2,tp=2", {"chunk": 5}),
     ("norms of heads", "tiny-qwen3", "pp=5", {}),
     # few rows: every thread makes the input of a product for itself
-    ("a rank without heads, token by token", "tiny-3heads", "tp=4", {"chunk": 1, "threads": 2}),
-    ("sums that others want too, token by token", "tiny-mixed", "tp=2", {"chunk": 1, "threads": 3, "without": "fuse_epilogues"}),
+    ("a rank without heads, token by token", "tiny-3heads", "tp=4,sp=1", {"chunk": 1, "threads": 2}),
+    ("sums that others want too, token by token", "tiny-q8_0", "tp=2,sp=1", {"chunk": 1, "threads": 3}),
     ("experts, token by token", "tiny-qwen3moe-q8_0", "tp=2,ep=2", {"chunk": 1, "threads": 3}),
-    ("more heads than a chunk of columns, in batches of 3", "tiny-wide", "tp=1", {"batch": 3, "threads": 3, "chunk": 1}),
+    ("three sequences, token by token", "tiny-wide", "tp=1", {"batch": 3, "threads": 3, "chunk": 1}),
     ("norms of heads in uneven shares", "tiny-qwen3", "tp=3 --shares 1,6,1", {"batch": 3}),
     # mixtures
     ("experts cut by nothing but tp", "tiny-qwen3moe", "tp=4", {}),
