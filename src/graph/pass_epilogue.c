@@ -40,7 +40,8 @@ static void grow_epilogue(struct node *chain, struct node *n, const uint32_t *us
         struct node trial = *chain;
         struct strips strips;
         trial.step[trial.n_steps++] = m;
-        if (op_info[m->op].columns != COLUMNS_WHOLE && can_move_up(chain, n, m) && chain_operands(&trial, uses) && !chain_strips(&strips, &trial))
+        if (op_info[m->op].columns != COLUMNS_WHOLE && can_move_up(chain, n, m) && chain_operands(&trial, uses) &&
+            !chain_strips(&strips, &trial))
             *chain = trial;
     }
 }

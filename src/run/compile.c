@@ -28,8 +28,8 @@ static size_t find_row(const char *name, size_t n)
     while (i < COUNT_OF(passes) && (strlen(passes[i].name) != n || memcmp(passes[i].name, name, n)))
         i++;
     if (i == COUNT_OF(passes))
-        error_set(ERR_USAGE, "there is no pass \"%.*s\": build, simplify, shard, fuse (fuse_matmuls, fuse_epilogues, fuse_rows, fuse_prologues), overlap, place",
-                  (int)MIN(n, 64), name);
+        error_set(ERR_USAGE, "there is no pass \"%.*s\": build, simplify, shard, fuse (fuse_matmuls, fuse_epilogues, fuse_rows, "
+                  "fuse_prologues), overlap, place", (int)MIN(n, 64), name);
     return i;
 }
 

@@ -116,15 +116,16 @@ static struct operand own_operand(const struct program *p, const struct node *n,
     memcpy(before.step, n->step, sizeof before.step);
     if (!t->has_buffer || !node_makes(&before, t))
         return *shared;
-    return (struct operand){ .base = p->rows + own_offset(n, t), .thread_bytes = p->scratch_bytes, .n_columns = shared->n_columns, .type = shared->type,
-                             .row_bytes = t == n->step[n->product]->in[0] ? row_bytes(t) : 0 };
+    return (struct operand){ .base = p->rows + own_offset(n, t), .thread_bytes = p->scratch_bytes, .n_columns = shared->n_columns,
+                             .type = shared->type, .row_bytes = t == n->step[n->product]->in[0] ? row_bytes(t) : 0 };
 }
 
 static void cut_off_prologue(const struct program *p, struct instr *in, struct instr *own, const struct node *n)
 {
     struct instr *prologue = in - 1;
     struct matmul_chain *c = in->chain;
-    *prologue = (struct instr){ .op = OP_row_chain, .attr = in->attr, .step = in->step, .n_steps = n->product, .rows = in->step[0].rows, .prologue_of = in };
+    *prologue = (struct instr){ .op = OP_row_chain, .kind = WORK_ROWS, .attr = in->attr, .step = in->step, .n_steps = n->product,
+                                .rows = in->step[0].rows, .prologue_of = in };
     in->step += n->product;
     in->n_steps -= n->product;
     for (uint32_t s = 0; s < n->product; s++) {
@@ -184,8 +185,8 @@ static const struct operand *input_of(struct program *p, const struct instr *in,
 
 /* ---- a chunk ---- */
 /* Columns and rows of one output of the product. */
-static void run_product(struct program *p, const struct instr *product, const struct operand *x, uint32_t i, uint32_t expert, const struct piece *at,
-                        uint32_t n_rows)
+static void run_product(struct program *p, const struct instr *product, const struct operand *x, uint32_t i, uint32_t expert,
+                        const struct piece *at, uint32_t n_rows)
 {
     const struct kernels *kernels = p->options.kernels;
     const struct operand *w = &product->in[product->n_in - product->n_out + i], *y = &product->out[i];
@@ -193,13 +194,14 @@ static void run_product(struct program *p, const struct instr *product, const st
     struct matmul_args args = {
         .w = w->base + expert * matmul_packed_bytes(w->type, y->n_columns, k) + matmul_packed_bytes(w->type, at->begin, k),
         .x = operand_row(x, at->row, at->thread), .x_stride = x->row_bytes, .y = piece_at(y, at), .y_stride = y->row_bytes / sizeof(float),
-        .part_stride = (size_t)program_max_rows(p, product) * y->n_columns, .k = k, .n_rows = n, .panel1 = DIV_UP(n, PANEL_ROWS), .t1 = n_rows,
-        .tree = product->tree_or_null,
+        .part_stride = (size_t)program_max_rows(p, product) * y->n_columns, .k = k, .n_rows = n, .panel1 = DIV_UP(n, PANEL_ROWS),
+        .t1 = n_rows, .tree = product->tree_or_null,
     };
     (x->type == DTYPE_ACT8 ? kernels->matmul_int8 : kernels->matmul_f32)[w->type](&args);
 }
 
-static void run_block(struct program *p, struct instr *in, const struct operand *x, uint32_t strip, uint32_t expert, struct piece at, uint32_t n_rows)
+static void run_block(struct program *p, struct instr *in, const struct operand *x, uint32_t strip, uint32_t expert, struct piece at,
+                      uint32_t n_rows)
 {
     const struct strips *strips = &in->chain->strips;
     uint32_t product = in->chain->prologue ? in->chain->prologue->n_steps : 0;
@@ -212,11 +214,12 @@ static void run_block(struct program *p, struct instr *in, const struct operand 
                 program_row(p, &in->step[s], &at);
 }
 
-static void run_strip(struct program *p, struct instr *in, const struct operand *x, uint32_t strip, uint32_t chunk, uint32_t expert, struct range rows,
-                      int thread)
+static void run_strip(struct program *p, struct instr *in, const struct operand *x, uint32_t strip, uint32_t chunk, uint32_t expert,
+                      struct range rows, int thread)
 {
     const struct matmul_chain *c = in->chain;
-    uint32_t begin = chunk * c->chunk_columns[strip], end = (uint32_t)MIN(begin + c->chunk_columns[strip], c->strips.strip[strip].n_columns);
+    uint32_t begin = chunk * c->chunk_columns[strip], end = begin + c->chunk_columns[strip];
+    end = (uint32_t)MIN(end, c->strips.strip[strip].n_columns);
     for (uint32_t first = begin; first < end; first += c->block_columns[strip])
         for (uint32_t r = rows.begin; r < rows.end; r += c->block_rows) {
             struct piece at = { .row = r, .row0 = r, .begin = first, .end = MIN(first + c->block_columns[strip], end), .thread = thread };
