@@ -116,13 +116,16 @@ static int convert_rows(struct convert *c, const struct recipe_item *item, size_
 /* What the weights of a column come to together, by the mean of all columns.  A floor, so that each counts. */
 static void weigh_columns(struct convert *c, const struct model_tensor *t)
 {
-    const size_t n = t->dims[0], n_rows = t->dims[1] * t->dims[2] * t->dims[3], row_bytes = dtype_bytes(t->type, n);
+    const size_t n = t->dims[0], n_rows = t->dims[1] * t->dims[2] * t->dims[3], row_bytes = dtype_bytes(t->type, n), step = MAX(CHUNK_WEIGHTS / n, 1);
+    const uint8_t *data = t->data;
     double sum = 0;
     memset(c->square, 0, n * sizeof *c->square);
     for (size_t row = 0; row < n_rows; row++) {
-        dequantize_row(c->row, (const uint8_t *)t->data + row * row_bytes, t->type, n);
+        dequantize_row(c->row, data + row * row_bytes, t->type, n);
         for (size_t i = 0; i < n; i++)
             c->square[i] += (double)c->row[i] * c->row[i];
+        if ((row + 1) % step == 0)
+            model_file_drop_pages(c->recipe->file, data + (row + 1 - step) * row_bytes, step * row_bytes);
     }
     for (size_t i = 0; i < n; i++)
         sum += c->square[i];
