@@ -11,8 +11,8 @@
 
 /* ---- scores ---- */
 
-/* Scores of n queries with the keys of n_tiles tiles from tile t0 on.  n, n_tiles and type are constants. */
-static ALWAYS_INLINE void score_tiles(struct group *g, uint32_t t0, uint32_t n_tiles, uint32_t n, enum dtype type)
+/* Scores of n queries from `first` on with the keys of n_tiles tiles from tile t0 on.  n, n_tiles and type are constants. */
+static ALWAYS_INLINE void score_tiles(struct group *g, uint32_t first, uint32_t t0, uint32_t n_tiles, uint32_t n, enum dtype type)
 {
     vec acc[FEW][WIDEST * VECS_16];
     const void *const *tiles = g->tiles + t0;
@@ -34,7 +34,7 @@ static ALWAYS_INLINE void score_tiles(struct group *g, uint32_t t0, uint32_t n_t
             UNROLL for (uint32_t t = 0; t < n_tiles; t++)
                 tile_prefetch(tiles[t], (g->head_dim + d) * BLOCK_TOKENS, type);
             UNROLL for (uint32_t i = 0; i < n; i++) {
-                vec q = vec_all(g->q[i][d]);
+                vec q = vec_all(g->q[first + i][d]);
                 UNROLL for (uint32_t v = 0; v < n_vecs; v++)
                     acc[i][v] = vec_fma(q, k[v], acc[i][v]);
             }
@@ -42,19 +42,19 @@ static ALWAYS_INLINE void score_tiles(struct group *g, uint32_t t0, uint32_t n_t
     }
     UNROLL for (uint32_t i = 0; i < n; i++)
         UNROLL for (uint32_t v = 0; v < n_vecs; v++)
-            vec_store(g->p[i] + t0 * BLOCK_TOKENS + v * LANES, acc[i][v]);
+            vec_store(g->p[first + i] + t0 * BLOCK_TOKENS + v * LANES, acc[i][v]);
 }
 
 /* The tiles t0 .. t1 - 1 */
-static ALWAYS_INLINE void score_span(struct group *g, uint32_t t0, uint32_t t1, uint32_t n, enum dtype type)
+static ALWAYS_INLINE void score_span(struct group *g, uint32_t first, uint32_t t0, uint32_t t1, uint32_t n, enum dtype type)
 {
     const uint32_t step = WIDTH(n, VECS_16);
     uint32_t t = t0;
 
     for (; t + step <= t1; t += step)
-        score_tiles(g, t, step, n, type);
+        score_tiles(g, first, t, step, n, type);
     for (; t < t1; t++)
-        score_tiles(g, t, 1, n, type);
+        score_tiles(g, first, t, 1, n, type);
 }
 
 /* ---- output ---- */
@@ -126,13 +126,13 @@ static ALWAYS_INLINE void output_span(struct group *g, uint32_t from, uint32_t t
 
 /* ---- the table ---- */
 
-typedef void score_fn(struct group *g, uint32_t t0, uint32_t t1);
+typedef void score_fn(struct group *g, uint32_t first, uint32_t t0, uint32_t t1);
 typedef void output_fn(struct group *g, uint32_t from, uint32_t to, uint32_t first);
 
 #define DEFINE_LOOPS(n, type)                                                                               \
-    static void score_##type##_##n(struct group *g, uint32_t t0, uint32_t t1)                               \
+    static void score_##type##_##n(struct group *g, uint32_t first, uint32_t t0, uint32_t t1)               \
     {                                                                                                       \
-        score_span(g, t0, t1, n, DTYPE_##type);                                                             \
+        score_span(g, first, t0, t1, n, DTYPE_##type);                                                      \
     }                                                                                                       \
     static void output_##type##_##n(struct group *g, uint32_t from, uint32_t to, uint32_t first)            \
     {                                                                                                       \
@@ -162,7 +162,8 @@ static void few_scores(struct group *g)
     for (uint32_t t0, t1 = 0; tiles >> t1; ) {          /* each run of tiles that are seen */
         t0 = t1 + (uint32_t)__builtin_ctz(tiles >> t1);
         t1 = t0 + (uint32_t)__builtin_ctz(~(tiles >> t0));
-        few_loops[g->type][g->n].score(g, t0, t1);
+        for (uint32_t s = 0; s < g->n_strips; s++)
+            few_loops[g->type][g->strip[s].n].score(g, g->strip[s].first, t0, t1);
     }
 }
 
@@ -173,5 +174,6 @@ static void few_sum_keys(struct group *g, uint32_t first, uint32_t n, uint32_t f
 
 static void few_output(struct group *g)
 {
-    strip_output(g, &g->strip[0], 0, SPAN_TOKENS, few_sum_keys);
+    for (uint32_t s = 0; s < g->n_strips; s++)
+        strip_output(g, &g->strip[s], 0, SPAN_TOKENS, few_sum_keys);
 }

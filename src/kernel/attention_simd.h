@@ -10,7 +10,8 @@
  * the keys before those that all of a strip see, then together, then alone again.
  *
  * The including file says how many queries are few, and how wide the sums are:
- *   FEW, EACH_FEW(X, type)   X(n, type) for n = 1 .. FEW;  SUMS: the vectors that n queries may sum at a time
+ *   MANY                     so many queries and more are many
+ *   FEW, EACH_FEW(X, type)   X(n, type) for n = 1 .. FEW, strips of few queries;  SUMS: the vectors that n queries may sum at a time
  *   EACH_STRIP(X)            X(n, w) for n = 1 .. STRIP: a strip of n queries sums w vectors of each at a time */
 #include "kernel/attention.h"
 
@@ -287,11 +288,9 @@ static void group_load(struct group *g, const struct attention_args *args, enum 
     g->scale = args->scale;
     g->softcap = args->softcap;
     g->type = type;
-    g->n_strips = g->n <= FEW ? 1 : DIV_UP(g->n, STRIP);
-    for (uint32_t s = 0; s < g->n_strips; s++) {
-        uint32_t first = s * g->n / g->n_strips;
-        g->strip[s] = (struct strip){ .first = first, .n = (s + 1) * g->n / g->n_strips - first };
-    }
+    g->n_strips = 0;
+    for (uint32_t first = 0, most = g->n < MANY ? FEW : STRIP; first < g->n; first += most)
+        g->strip[g->n_strips++] = (struct strip){ .first = first, .n = MIN(most, g->n - first) };
     for (uint32_t i = 0; i < g->n; i++) {
         g->first_key[i] = attention_first_key(args, i);
         g->n_keys[i] = args->n_keys[i];
@@ -338,9 +337,9 @@ static void group_span(struct group *g, uint32_t span)
     group_look(g, span * SPAN_TOKENS);
     if (g->tiles_seen == 0)
         return;
-    (g->n <= FEW ? few_scores : many_scores)(g);
+    (g->n < MANY ? few_scores : many_scores)(g);
     group_softmax(g);
-    (g->n <= FEW ? few_output : many_output)(g);
+    (g->n < MANY ? few_output : many_output)(g);
     for (uint32_t i = 0; i < g->n; i++)
         if (g->to[i])
             stack_push(&g->stack[i], span, g->head_dim);
