@@ -149,7 +149,7 @@ static void test_lies(void)
         { "more tokens in all groups", offsetof(struct plan_header, n_all_tokens), MAX_ALL_TOKENS + 1 },
         { "fewer tokens in all groups than in this one", offsetof(struct plan_header, n_all_tokens), 1 },
         { "another number of cache groups", offsetof(struct plan_header, n_cache_groups), 1 },
-        { "flags that there are not", offsetof(struct plan_header, flags), 16 },
+        { "flags that there are not", offsetof(struct plan_header, flags), PLAN_FLAGS + 1 },
         { "four billion tokens", offsetof(struct plan_header, n_tokens), UINT32_MAX },
         { "four billion rows", offsetof(struct plan_header, n_rows), UINT32_MAX },
         { "four billion sequences", offsetof(struct plan_header, n_sequences), UINT32_MAX },
