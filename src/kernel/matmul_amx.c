@@ -90,6 +90,7 @@ static void configure(enum dtype type, uint32_t n_left)
         config.rows[i] = (uint8_t)(i >= W00 ? n_k / 4 : i == SUMS || i == X ? TILE : MAX(n_left, 1));
         config.row_bytes[i] = (uint16_t)(i == X || i == X_LEFT ? n_k : 64);
     }
+    __asm__ volatile("" : : "m"(config));       /* gcc 12 takes _tile_loadconfig() for one that reads 8 bytes */
     _tile_loadconfig(&config);
 }
 

@@ -163,17 +163,17 @@ def allowed(run):
 
 
 def all_pairs(axes, seed):
-    """A greedy covering array: every pair of values of two axes that allowed() permits is in some run."""
+    """A greedy covering array: every pair of values of two axes that allowed() permits, with some model, is in some run."""
     rng = random.Random(seed)
     names = list(axes)
     missing = {frozenset(((a, x), (b, y))) for a, b in itertools.combinations(names, 2) for x in axes[a] for y in axes[b]
-               if allowed({a: x, b: y})}
+               if any(allowed({"model": m, a: x, b: y}) for m in axes["model"])}
     runs = []
     while missing:
         best, best_gain = None, -1
         for _ in range(12):
             run = dict(rng.choice(sorted(missing, key=sorted_key)))
-            for name in rng.sample(names, len(names)):
+            for name in sorted(rng.sample(names, len(names)), key=lambda name: name != "model"):
                 if name in run:
                     continue
                 values = [v for v in rng.sample(axes[name], len(axes[name])) if allowed({**run, name: v})]
