@@ -173,8 +173,8 @@ void program_matmul(struct program *p, const struct instr *in, const struct oper
 
 static void run_matmul(struct program *p, struct instr *in, uint32_t chunk)
 {
-    uint32_t first = chunk * in->chunk_panels;
-    program_matmul(p, in, &in->in[0], 0, program_max_rows(p, in), 0, first, MIN(first + in->chunk_panels, in->n_panels));
+    struct range panels = cuts_at(&in->cuts, chunk);
+    program_matmul(p, in, &in->in[0], 0, program_max_rows(p, in), 0, panels.begin, panels.end);
 }
 
 /* ---- communication: thread 0 speaks ---- */
@@ -208,10 +208,10 @@ uint32_t program_n_chunks(const struct program *p, const struct instr *in)
     if (in->op == OP_input || !n_rows || (in->prologue_of && matmul_chain_does_prologue(p, in->prologue_of)))
         return 0;
     switch (in->op) {
-    case OP_matmul:         return DIV_UP(in->n_panels, in->chunk_panels);
+    case OP_matmul:         return in->cuts.n;
     case OP_expert_matmul:
         n_experts = (uint32_t)in->in[1].n_rows - 1;
-        return MIN(n_experts, n_rows) * DIV_UP(in->n_panels, in->chunk_panels);
+        return MIN(n_experts, n_rows) * in->cuts.n;
     case OP_matmul_chain:
         n_experts = in->step[0].op == OP_expert_matmul ? (uint32_t)in->step[0].in[1].n_rows - 1 : 1;
         return MIN(n_experts, n_rows) * in->chain->n_all_chunks;

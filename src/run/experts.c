@@ -53,10 +53,10 @@ bool program_expert(const struct program *p, const struct instr *in, uint32_t i,
 /* The work is (an expert that has rows) x (some of its panels). */
 void program_expert_matmul(struct program *p, struct instr *in, uint32_t chunk)
 {
-    uint32_t per_expert = DIV_UP(in->n_panels, in->chunk_panels), first = chunk % per_expert * in->chunk_panels, expert;
-    struct range rows;
-    if (program_expert(p, in, chunk / per_expert, &expert, &rows))
-        program_matmul(p, in, &in->in[0], rows.begin, rows.end - rows.begin, expert, first, MIN(first + in->chunk_panels, in->n_panels));
+    struct range rows, panels = cuts_at(&in->cuts, chunk % in->cuts.n);
+    uint32_t expert;
+    if (program_expert(p, in, chunk / in->cuts.n, &expert, &rows))
+        program_matmul(p, in, &in->in[0], rows.begin, rows.end - rows.begin, expert, panels.begin, panels.end);
 }
 
 #define BLOCK 256               /* floats of a row that are summed at a time, so that the stack stays in L1 */

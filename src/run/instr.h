@@ -4,6 +4,7 @@
 #define STOA_RUN_INSTR_H
 
 #include "base/work.h"
+#include "run/cuts.h"
 #include "run/kv_cache.h"
 #include "run/program.h"
 
@@ -46,9 +47,10 @@ static inline void *piece_row(const struct operand *o, const struct piece *at)
 /* How the work of a matmul_chain is cut, for each of its strips (graph.h). */
 struct matmul_chain {
     struct strips strips;
-    uint32_t block_columns[NODE_MAX_OUTPUTS], chunk_columns[NODE_MAX_OUTPUTS];     /* whole units */
-    uint32_t n_chunks[NODE_MAX_OUTPUTS], n_all_chunks, block_rows;
-    uint32_t order[NODE_MAX_OUTPUTS];       /* of strips: those with the largest chunks first, so that threads end together */
+    uint32_t block_columns[NODE_MAX_OUTPUTS], block_rows;      /* whole units */
+    struct cuts cuts[NODE_MAX_OUTPUTS];     /* of columns */
+    uint32_t n_all_chunks;
+    uint32_t order[NODE_MAX_OUTPUTS];       /* of strips: those with the largest units first, so that threads end together */
     struct instr *prologue;                 /* the instruction before; NULL: there is none */
     struct instr *own;                      /* its steps, as a thread does them for itself */
     struct operand own_input;               /* what they make */
@@ -77,7 +79,8 @@ struct instr {
 
     struct sum_tree tree;                   /* matmul over a label */
     const struct sum_tree *tree_or_null;
-    uint32_t n_panels, chunk_panels;        /* of all weights of a matmul (of one expert); and how many make a chunk of work */
+    uint32_t n_panels;                      /* of all weights of a matmul (of one expert) */
+    struct cuts cuts;                       /* of them */
     atomic_uint_least64_t end_ns;           /* when its last chunk so far was done, if a profile is made */
     uint32_t n_pairs, n_active;             /* sort_by_expert: what it found in this step */
     float *frequency;                       /* rope_angles: [n_rotated / 2] */

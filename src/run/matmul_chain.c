@@ -79,18 +79,18 @@ size_t matmul_chain_place(struct node *n)
 }
 
 /* ---- compiling ---- */
-static void put_in_order(struct matmul_chain *c, uint32_t strip, const uint32_t *chunk_panels)
+static void put_in_order(struct matmul_chain *c, uint32_t strip, const uint32_t *unit_panels)
 {
     uint32_t at = strip;
-    for (; at && chunk_panels[c->order[at - 1]] < chunk_panels[strip]; at--)
+    for (; at && unit_panels[c->order[at - 1]] < unit_panels[strip]; at--)
         c->order[at] = c->order[at - 1];
     c->order[at] = strip;
 }
 
-static int cut_product(struct matmul_chain *c, const struct instr *product, const struct node *n)
+static int cut_product(struct program *p, struct matmul_chain *c, const struct instr *product, const struct node *n)
 {
     bool has_epilogue = n->n_steps > n->product + 1;
-    uint32_t chunk_panels[NODE_MAX_OUTPUTS];
+    uint32_t unit_panels[NODE_MAX_OUTPUTS], panels_after = product->n_panels;
     if (chain_strips(&c->strips, n))
         return error_set(ERR_FAILED, "a %s has no strips", op_info[n->op].name);
     c->block_rows = has_epilogue ? BLOCK_ROWS : INT32_MAX;
@@ -99,12 +99,19 @@ static int cut_product(struct matmul_chain *c, const struct instr *product, cons
         uint32_t n_products = 0;
         for (uint32_t i = 0; i < product->n_out; i++)
             n_products += c->strips.of_product[i] == s;
-        c->chunk_columns[s] = strip->unit * MAX(product->chunk_panels * PANEL_ROWS / (strip->unit * n_products), 1);
-        c->block_columns[s] = has_epilogue ? block_columns(n, &c->strips, s) : c->chunk_columns[s];
-        c->n_chunks[s] = (uint32_t)DIV_UP(strip->n_columns, c->chunk_columns[s]);
-        c->n_all_chunks += c->n_chunks[s];
-        chunk_panels[s] = n_products * c->chunk_columns[s] / PANEL_ROWS;
-        put_in_order(c, s, chunk_panels);
+        c->block_columns[s] = has_epilogue ? block_columns(n, &c->strips, s) : INT32_MAX;
+        unit_panels[s] = n_products * (uint32_t)DIV_UP(strip->unit, PANEL_ROWS);
+        put_in_order(c, s, unit_panels);
+    }
+    for (uint32_t i = 0; i < c->strips.n; i++) {
+        const struct strip *strip = &c->strips.strip[c->order[i]];
+        struct cuts *cuts = &c->cuts[c->order[i]];
+        uint32_t n_panels = unit_panels[c->order[i]] * (uint32_t)DIV_UP(strip->n_columns, strip->unit);
+        panels_after -= MIN(n_panels, panels_after);
+        if (cuts_make(cuts, &p->memory, (uint32_t)strip->n_columns, strip->unit, unit_panels[c->order[i]], panels_after,
+                      (uint32_t)pool_n_threads(p->options.pool)) < 0)
+            return ERR_NO_MEMORY;
+        c->n_all_chunks += cuts->n;
     }
     return 0;
 }
@@ -150,7 +157,7 @@ int matmul_chain_compile(struct program *p, struct instr *in, struct instr *own,
         return error_set(ERR_NO_MEMORY, "no memory for instructions");
     if (n->product)
         cut_off_prologue(p, in, own, n);
-    return cut_product(c, &in->step[0], n);
+    return cut_product(p, c, &in->step[0], n);
 }
 
 /* ---- the prologue ---- */
@@ -218,11 +225,10 @@ static void run_strip(struct program *p, struct instr *in, const struct operand 
                       struct range rows, int thread)
 {
     const struct matmul_chain *c = in->chain;
-    uint32_t begin = chunk * c->chunk_columns[strip], end = begin + c->chunk_columns[strip];
-    end = (uint32_t)MIN(end, c->strips.strip[strip].n_columns);
-    for (uint32_t first = begin; first < end; first += c->block_columns[strip])
+    const struct range columns = cuts_at(&c->cuts[strip], chunk);
+    for (uint32_t first = columns.begin; first < columns.end; first += c->block_columns[strip])
         for (uint32_t r = rows.begin; r < rows.end; r += c->block_rows) {
-            struct piece at = { .row = r, .row0 = r, .begin = first, .end = MIN(first + c->block_columns[strip], end), .thread = thread };
+            struct piece at = { .row = r, .row0 = r, .begin = first, .end = MIN(first + c->block_columns[strip], columns.end), .thread = thread };
             run_block(p, in, x, strip, expert, at, MIN(c->block_rows, rows.end - r));
         }
 }
@@ -234,7 +240,7 @@ void program_matmul_chain(struct program *p, struct instr *in, uint32_t chunk, i
     uint32_t expert = 0, i = 0;
     if (in->step[0].op == OP_expert_matmul && !program_expert(p, &in->step[0], chunk / in->chain->n_all_chunks, &expert, &rows))
         return;
-    for (chunk %= in->chain->n_all_chunks; chunk >= in->chain->n_chunks[in->chain->order[i]]; i++)
-        chunk -= in->chain->n_chunks[in->chain->order[i]];
+    for (chunk %= in->chain->n_all_chunks; chunk >= in->chain->cuts[in->chain->order[i]].n; i++)
+        chunk -= in->chain->cuts[in->chain->order[i]].n;
     run_strip(p, in, x, in->chain->order[i], chunk, expert, rows, thread);
 }

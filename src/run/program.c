@@ -172,11 +172,12 @@ static int compile_steps(struct program *p, struct instr *in, struct node *n)
     return err;
 }
 
-/* Small enough that the threads end a matmul together, large enough to stream weights; even, for kernels that take two. */
-static uint32_t chunk_panels(const struct program *p, uint32_t n_panels)
+/* In pairs of panels, as some kernels take them. */
+static int cut_panels(struct program *p, struct instr *in, const struct node *n)
 {
-    uint32_t n_threads = (uint32_t)pool_n_threads(p->options.pool), n = n_panels / (8 * n_threads);
-    return n_threads == 1 ? MAX(n_panels, 1) : MIN(ROUND_UP(MAX(n, 1), 2), 32);
+    for (uint32_t i = 0; i < n->n_out; i++)
+        in->n_panels += DIV_UP(in->out[i].n_columns, PANEL_ROWS);
+    return cuts_make(&in->cuts, &p->memory, in->n_panels, 2, 2, 0, (uint32_t)pool_n_threads(p->options.pool));
 }
 
 static struct instr_rows rows_of(const struct node *n)
@@ -199,9 +200,8 @@ static int compile_node(struct program *p, struct instr *in, struct node *n)
     for (uint32_t i = 0; i < n->n_out; i++)
         in->out[i] = operand_of(p, n->out[i]);
     in->rows = rows_of(n->n_steps ? n->step[n->product] : n);
-    for (uint32_t i = 0; node_multiplies(n) && i < n->n_out; i++)
-        in->n_panels += DIV_UP(in->out[i].n_columns, PANEL_ROWS);
-    in->chunk_panels = chunk_panels(p, in->n_panels);
+    if (node_multiplies(n) && cut_panels(p, in, n) < 0)
+        return ERR_NO_MEMORY;
     switch (n->op) {
     case OP_matmul:      compile_tree(in, n); return 0;
     case OP_rope_angles: return compile_frequencies(p, in, n);
