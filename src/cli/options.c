@@ -41,7 +41,7 @@ static const struct flag flags[] = {
     { "--repeat", FLAG_INTEGER, AT(repeat), OPTIONS_BENCH, 1, 1000, "N", "runs of each test (5)" },
     { "--roofline", FLAG_SWITCH, AT(roofline), OPTIONS_BENCH, 0, 0, NULL, "also what share of this machine's peaks each kind of work reaches" },
     { "--rank", FLAG_INTEGER, AT(rank), OPTIONS_GRAPH, 0, MESH_MAX_RANKS - 1, "R", "whose graph (0)" },
-    { "--after", FLAG_TEXT, AT(after), OPTIONS_GRAPH, 0, 0, "PASS", "as it is after build, simplify, shard, fuse, overlap or place (place)" },
+    { "--after", FLAG_TEXT, AT(after), OPTIONS_GRAPH, 0, 0, "PASS", "as it is after build, simplify, shard, fuse or one of its fuse_* passes, overlap or place (place)" },
     { "--layer", FLAG_INTEGER, AT(layer), OPTIONS_GRAPH, 0, 1 << 20, "N", "only what stands in layer N, and what it takes from elsewhere (all)" },
     { "--format", FLAG_TEXT, AT(format), OPTIONS_GRAPH, 0, 0, "F", "text, dot or svg; svg needs Graphviz (text)" },
     { "--window", FLAG_INTEGER, AT(window), OPTIONS_PERPLEXITY, 2, 1 << 20, "N", "tokens of a window, the begin token among them (512)" },

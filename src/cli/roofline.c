@@ -9,17 +9,6 @@ struct line {
     double time_s;              /* that the shares are of */
 };
 
-static void add_work(struct work_counters *to, const struct work_counters *from)
-{
-    to->n_calls += from->n_calls;
-    to->wall_s += from->wall_s;
-    to->busy_s += from->busy_s;
-    to->weight_bytes += from->weight_bytes;
-    to->kv_bytes += from->kv_bytes;
-    to->int_ops += from->int_ops;
-    to->float_ops += from->float_ops;
-}
-
 static struct peaks mean_peaks(const struct rank_counters *ranks, int n_ranks)
 {
     struct peaks mean = { 0 };
@@ -35,7 +24,7 @@ static struct line line_of(const struct roofline *run, const struct rank_counter
 {
     struct line line = { .peaks = mean_peaks(peaks, run->n_ranks) };
     for (int r = 0; r < run->n_ranks; r++)
-        add_work(&line.work, &run->ranks[r].work[kind]);
+        work_counters_add(&line.work, &run->ranks[r].work[kind]);
     line.time_s = line.work.wall_s;
     return line;
 }
@@ -46,7 +35,7 @@ static struct line line_of_all(const struct roofline *run, const struct rank_cou
     struct line all = { .peaks = mean_peaks(peaks, run->n_ranks), .time_s = run->wall_s * run->n_ranks };
     for (int kind = 0; kind < N_WORK_KINDS; kind++) {
         struct line one = line_of(run, peaks, kind);
-        add_work(&all.work, &one.work);
+        work_counters_add(&all.work, &one.work);
     }
     return all;
 }
@@ -101,7 +90,7 @@ void roofline_print(struct buffer *out, const struct roofline *run, const struct
     buffer_printf(out, "  %-10s %6s %6s %8s %7s %9s %7s\n", "work", "time", "busy", "GB/s", "of peak", "Gop/s", "of peak");
     for (int kind = 0; kind < N_WORK_KINDS; kind++) {
         struct line line = line_of(run, peaks, kind);
-        if (line.work.n_calls)
+        if (line.work.n_calls && line.time_s > 0)
             print_line(out, work_name[kind], &line, run);
     }
     buffer_printf(out, "  %-10s %5.1f%%\n", "between", 100 * (1 - all.work.wall_s / all.time_s));

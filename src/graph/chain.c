@@ -150,7 +150,15 @@ static const char *add_step(struct strips *s, const struct node *chain, uint32_t
     return NULL;
 }
 
-/* Each thread may do it, for itself. */
+static bool is_partial(const struct tensor *t)
+{
+    for (int a = 0; a < N_AXES; a++)
+        if (t->placement[a].kind == PLACE_PARTIAL)
+            return true;
+    return false;
+}
+
+/* Each thread may do it, for itself; it has room for one part of each output. */
 static const char *check_prologue(const struct node *chain)
 {
     const struct node *product = chain->step[chain->product];
@@ -159,17 +167,12 @@ static const char *check_prologue(const struct node *chain)
         const struct node *step = chain->step[k];
         if (op_info[step->op].kind != KIND_ROWS || step->op == OP_kv_store || !nodes_share_rows(step, product))
             return "has a prologue that not every thread may do:";
+        for (uint32_t i = 0; i < step->n_out; i++)
+            if (is_partial(step->out[i]))
+                return "has a prologue whose results are parts:";
         makes_input |= is_in(step->out, step->n_out, product->in[0]);
     }
     return makes_input ? NULL : "has a prologue that does not make the product's input:";
-}
-
-static bool is_partial(const struct tensor *t)
-{
-    for (int a = 0; a < N_AXES; a++)
-        if (t->placement[a].kind == PLACE_PARTIAL)
-            return true;
-    return false;
 }
 
 const char *chain_strips(struct strips *s, const struct node *chain)

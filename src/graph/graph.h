@@ -271,10 +271,9 @@ static inline bool tensor_rows_are_split(const struct tensor *t)
 }
 /* A matmul or an expert_matmul; and where its weights begin among its inputs. */
 bool node_multiplies(const struct node *n);
+uint32_t node_first_weight(const struct node *n);
 /* One of its steps makes t. */
 bool node_makes(const struct node *n, const struct tensor *t);
-uint32_t node_first_weight(const struct node *n);
-
 
 /* ---- matmul_chain: row operators that make the product's input, its prologue; a product (matmul or expert_matmul); row operators
  * on what it makes, its epilogue.  Either may be missing.

@@ -67,7 +67,7 @@ static struct node *replace_by_chain(struct graph *g, struct node *first, struct
 {
     struct node *n = arena_new(&g->arena, struct node);
     if (!n)
-        return last;
+        return NULL;
     *n = *chain;
     n->layer = last->layer;
     graph_replace(g, first, last, n);
@@ -85,8 +85,10 @@ int pass_fuse_rows(struct graph *g)
         if (op_info[n->op].kind != KIND_ROWS)
             continue;
         struct node *last = grow_chain(&chain, n, uses);
-        if (last)
-            n = replace_by_chain(g, n, last, &chain);
+        if (last && !(n = replace_by_chain(g, n, last, &chain))) {
+            free(uses);
+            return error_set(ERR_NO_MEMORY, "no memory for the graph");
+        }
     }
     free(uses);
     return graph_verify(g);

@@ -66,8 +66,12 @@ int pass_fuse_prologues(struct graph *g)
     for (struct node *n = g->first; n; n = n->next) {
         bool is_rows = n->op == OP_row_chain || op_info[n->op].kind == KIND_ROWS;
         struct node chain, *made, *user = is_rows ? first_user(n) : NULL;
-        if (!user || !join(&chain, n, user, uses) || !(made = arena_new(&g->arena, struct node)))
+        if (!user || !join(&chain, n, user, uses))
             continue;
+        if (!(made = arena_new(&g->arena, struct node))) {
+            free(uses);
+            return error_set(ERR_NO_MEMORY, "no memory for the graph");
+        }
         *made = chain;
         graph_replace(g, user, user, made);
         graph_remove(g, n);

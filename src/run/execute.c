@@ -124,8 +124,6 @@ void program_row(struct program *p, struct instr *in, const struct piece *at)
     row_fns[in->op](p, in, at);
 }
 
-#define CHUNK_ROWS 4
-
 struct range program_rows(const struct program *p, const struct instr *in)
 {
     uint32_t n = p->count[in->rows.symbol], tp = p->options.mesh->size[AXIS_TP];

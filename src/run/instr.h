@@ -1,5 +1,6 @@
 /* instr.h: what a program is made of; shared by program.c (makes it), execute.c (runs it), matmul_chain.c (chains of a product),
- * attend.c (attention), experts.c (mixtures of experts), exchange.c (its messages) and dispatch.c (messages of experts). */
+ * attend.c (attention), experts.c (mixtures of experts), exchange.c (its messages) and dispatch.c (messages of experts); cuts.h says how
+ * a product is cut. */
 #ifndef STOA_RUN_INSTR_H
 #define STOA_RUN_INSTR_H
 
@@ -7,6 +8,8 @@
 #include "run/cuts.h"
 #include "run/kv_cache.h"
 #include "run/program.h"
+
+#define CHUNK_ROWS 4            /* of row operators in a chunk; so few are made by each thread that multiplies them */
 
 /* Row r of an operand, as thread t sees it: base + r * row_bytes + t * thread_bytes.  A tensor in the arena has
  * thread_bytes 0; a value that stays inside a row_chain has one row for each thread and row_bytes 0.  One that stays inside a
@@ -47,7 +50,7 @@ static inline void *piece_row(const struct operand *o, const struct piece *at)
 /* How the work of a matmul_chain is cut, for each of its strips (graph.h). */
 struct matmul_chain {
     struct strips strips;
-    uint32_t block_columns[NODE_MAX_OUTPUTS], block_rows;      /* whole units */
+    uint32_t block_columns[NODE_MAX_OUTPUTS], block_rows;      /* whole units; without an epilogue a chunk is one block */
     struct cuts cuts[NODE_MAX_OUTPUTS];     /* of columns */
     uint32_t n_all_chunks;
     uint32_t order[NODE_MAX_OUTPUTS];       /* of strips: those with the largest units first, so that threads end together */

@@ -2,7 +2,7 @@
  *
  *   block   BLOCK_TOKENS consecutive positions of one sequence, for every layer of the group in this rank's stage: one contiguous
  *           region [layers][kv_heads][tile], so that it can be moved or sent; kv_heads is this rank's share
- *   tile    k [head_dim][BLOCK_TOKENS] then v [BLOCK_TOKENS][head_dim] (kernel/kernel.h)
+ *   tile    k [head_dim][BLOCK_TOKENS] then v [BLOCK_TOKENS][head_dim], with scales in q8_0 (kernel/kernel.h)
  *
  * Block ids are the leader's and hold on all ranks; this file only keeps the bytes.  They are mapped at open and touched
  * when they are first written, so an unused cache costs address space and no memory. */

@@ -17,7 +17,6 @@
 #define BLOCK_ROWS 256          /* a kernel unpacks weights once for so many */
 #define BLOCK_COLUMNS 128
 #define BLOCK_BYTES (512u << 10)
-#define OWN_ROWS 4              /* as many rows as are one chunk of a chain */
 
 /* ---- places ---- */
 /* Columns of a block: as many units as the limits allow, but one at least. */
@@ -49,7 +48,7 @@ static size_t own_offset(const struct node *n, const struct tensor *wanted)
             if (t == wanted)
                 return at;
             if (t->has_buffer)
-                at += row_bytes(t) * (t == n->step[n->product]->in[0] ? OWN_ROWS : 1);
+                at += row_bytes(t) * (t == n->step[n->product]->in[0] ? CHUNK_ROWS : 1);
         }
     return at;
 }
@@ -90,7 +89,7 @@ static void put_in_order(struct matmul_chain *c, uint32_t strip, const uint32_t 
 static int cut_product(struct program *p, struct matmul_chain *c, const struct instr *product, const struct node *n)
 {
     bool has_epilogue = n->n_steps > n->product + 1;
-    uint32_t unit_panels[NODE_MAX_OUTPUTS], panels_after = product->n_panels;
+    uint32_t unit[NODE_MAX_OUTPUTS], unit_panels[NODE_MAX_OUTPUTS], panels_after = product->n_panels;
     if (chain_strips(&c->strips, n))
         return error_set(ERR_FAILED, "a %s has no strips", op_info[n->op].name);
     c->block_rows = has_epilogue ? BLOCK_ROWS : INT32_MAX;
@@ -100,15 +99,16 @@ static int cut_product(struct program *p, struct matmul_chain *c, const struct i
         for (uint32_t i = 0; i < product->n_out; i++)
             n_products += c->strips.of_product[i] == s;
         c->block_columns[s] = has_epilogue ? block_columns(n, &c->strips, s) : INT32_MAX;
-        unit_panels[s] = n_products * (uint32_t)DIV_UP(strip->unit, PANEL_ROWS);
+        unit[s] = strip->unit % (2 * PANEL_ROWS) ? 2 * strip->unit : strip->unit;        /* some kernels take panels in pairs */
+        unit_panels[s] = n_products * (uint32_t)DIV_UP(unit[s], PANEL_ROWS);
         put_in_order(c, s, unit_panels);
     }
     for (uint32_t i = 0; i < c->strips.n; i++) {
         const struct strip *strip = &c->strips.strip[c->order[i]];
         struct cuts *cuts = &c->cuts[c->order[i]];
-        uint32_t n_panels = unit_panels[c->order[i]] * (uint32_t)DIV_UP(strip->n_columns, strip->unit);
+        uint32_t n_panels = unit_panels[c->order[i]] * (uint32_t)DIV_UP(strip->n_columns, unit[c->order[i]]);
         panels_after -= MIN(n_panels, panels_after);
-        if (cuts_make(cuts, &p->memory, (uint32_t)strip->n_columns, strip->unit, unit_panels[c->order[i]], panels_after,
+        if (cuts_make(cuts, &p->memory, (uint32_t)strip->n_columns, unit[c->order[i]], unit_panels[c->order[i]], panels_after,
                       (uint32_t)pool_n_threads(p->options.pool)) < 0)
             return ERR_NO_MEMORY;
         c->n_all_chunks += cuts->n;
@@ -163,7 +163,7 @@ int matmul_chain_compile(struct program *p, struct instr *in, struct instr *own,
 /* ---- the prologue ---- */
 bool matmul_chain_does_prologue(const struct program *p, const struct instr *in)
 {
-    return in->chain->prologue && in->chain->n_all_chunks && program_max_rows(p, in) <= OWN_ROWS;
+    return in->chain->prologue && in->chain->n_all_chunks && program_max_rows(p, in) <= CHUNK_ROWS;
 }
 
 static void run_prologue(struct program *p, const struct instr *in, struct instr *step, int thread)

@@ -44,17 +44,12 @@ static enum work_kind matmul_kind(const struct node *n)
     return WORK_HEAD;
 }
 
-static bool multiplies(enum op op)
-{
-    return op == OP_matmul || op == OP_expert_matmul;
-}
-
 enum work_kind work_kind_of(const struct node *n)
 {
     for (uint32_t s = 0; s < n->n_steps; s++)
-        if (multiplies(n->step[s]->op))
+        if (node_multiplies(n->step[s]))
             return matmul_kind(n->step[s]);
-    if (multiplies(n->op))
+    if (node_multiplies(n))
         return matmul_kind(n);
     return n->op == OP_attention ? WORK_ATTENTION : op_info[n->op].kind == KIND_COMM ? WORK_COMM : WORK_ROWS;
 }
@@ -135,7 +130,7 @@ void profile_add_step(struct program *p, double begin_s)
 }
 
 /* ---- reading ---- */
-static void add(struct work_counters *to, const struct work_counters *from)
+void work_counters_add(struct work_counters *to, const struct work_counters *from)
 {
     to->n_calls += from->n_calls;
     to->wall_s += from->wall_s;
@@ -151,7 +146,7 @@ void profile_sum(const struct program *p, struct work_counters *out)
     memset(out, 0, N_WORK_KINDS * sizeof *out);
     for (int t = 0; p->profile && t < pool_n_threads(p->options.pool); t++)
         for (int k = 0; k < N_WORK_KINDS; k++)
-            add(&out[k], &p->profile[t].work[k]);
+            work_counters_add(&out[k], &p->profile[t].work[k]);
 }
 
 void profile_reset(struct program *p)

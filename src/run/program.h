@@ -80,6 +80,7 @@ struct work_counters {
     uint64_t weight_bytes, kv_bytes;        /* that must be read: weights once for a call, keys once for a sequence */
     uint64_t int_ops, float_ops;            /* a multiplication and an addition are two; int: products of int8 blocks */
 };
+void work_counters_add(struct work_counters *to, const struct work_counters *from);
 
 struct program_counters {
     struct work_counters work[N_WORK_KINDS];
