@@ -167,6 +167,7 @@ static void print_json(struct session *s, const struct bench *bench, int n_threa
     json_text(&j, "model", s->options->model);
     json_text(&j, "layout", s->layout);
     json_integer(&j, "threads", n_threads);
+    json_text(&j, "isa", engine_isa(s->engine));
     json_array(&j, "results");
     for (uint32_t i = 0; i < bench->n_tests; i++) {
         const struct test *t = &bench->test[i];
@@ -214,7 +215,8 @@ static void print_json(struct session *s, const struct bench *bench, int n_threa
 static void print_text(struct session *s, const struct bench *bench, int n_threads, struct buffer *out)
 {
     long n = s->options->repeat;
-    buffer_printf(out, "%s, layout %s, %d threads a rank; tokens/s are min, median, max of %ld\n", s->options->model, s->layout, n_threads, n);
+    buffer_printf(out, "%s, layout %s, %d threads a rank, %s; tokens/s are min, median, max of %ld\n", s->options->model, s->layout, n_threads,
+                  engine_isa(s->engine), n);
     buffer_printf(out, "%-8s %7s %6s %10s %10s %10s  %13s %7s\n", "test", "tokens", "batch", "min", "median", "max", "micro-batches", "bubble");
     for (uint32_t i = 0; i < bench->n_tests; i++) {
         const struct test *t = &bench->test[i];

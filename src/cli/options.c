@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include "base/base.h"
+#include "base/buffer.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -140,7 +141,12 @@ static int one_of(const char *flag, const char *word, const char *const *words, 
     for (size_t i = 0; i < n; i++)
         if (!strcmp(word, words[i]))
             return (int)i;
-    return error_set(ERR_USAGE, "%s %s: not known; see --help", flag, word);
+    struct buffer known = { 0 };
+    for (size_t i = 0; i < n; i++)
+        buffer_printf(&known, "%s%s", i ? ", " : "", words[i]);
+    int err = error_set(ERR_USAGE, "%s %s: not one of %s", flag, word, known.bytes ? known.bytes : "the known ones");
+    buffer_release(&known);
+    return err;
 }
 
 /* The words that stand for something else become it. */

@@ -242,6 +242,11 @@ uint32_t engine_chunk(const struct engine *e)
     return e->options.chunk;
 }
 
+const char *engine_isa(const struct engine *e)
+{
+    return e->kernels->name;
+}
+
 int engine_n_ranks(const struct engine *e)
 {
     return (int)e->n_ranks;

@@ -56,6 +56,7 @@ uint32_t engine_context(const struct engine *e);
 uint32_t engine_chunk(const struct engine *e);
 int engine_n_ranks(const struct engine *e);
 int engine_n_threads(const struct engine *e);               /* of this rank */
+const char *engine_isa(const struct engine *e);             /* and its instruction set, as --isa names it */
 
 /* ---- the leader's side ---- */
 struct sequence_request {

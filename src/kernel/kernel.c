@@ -1,6 +1,7 @@
 #include "kernel/kernel.h"
 
 #include "base/base.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "kernel/attention.h"
 #include "kernel/cpu.h"
@@ -76,5 +77,10 @@ int kernels_find(const struct kernels **out, const char *name)
             return 0;
         }
     }
-    return error_set(ERR_USAGE, "no kernels for an instruction set %s in this program", name);
+    struct buffer names = { 0 };
+    for (size_t i = 0; i < n_kernels; i++)
+        buffer_printf(&names, "%s%s", i ? ", " : "", kernels_all[i]->name);
+    int err = error_set(ERR_USAGE, "no kernels for an instruction set %s in this program: there are %s", name, names.bytes ? names.bytes : "others");
+    buffer_release(&names);
+    return err;
 }
