@@ -9,14 +9,16 @@ static struct cores allowed;
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-/* Only what is asked for: caches and devices take hwloc most of its time. */
+/* Only what is asked for: caches and devices take hwloc most of its time.  And what other ranks may use and this one may not. */
 static hwloc_topology_t load(void)
 {
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology))
         return NULL;
+    hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
     hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
+    hwloc_topology_set_type_filter(topology, HWLOC_OBJ_GROUP, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);     /* else a node is that of all cores */
     if (hwloc_topology_load(topology)) {
         hwloc_topology_destroy(topology);
         return NULL;
@@ -24,52 +26,60 @@ static hwloc_topology_t load(void)
     return topology;
 }
 
-static int first_cpu(hwloc_obj_t core, const cpu_set_t *mine)
+static void take_core(struct cores *to, cpu_set_t *left, hwloc_obj_t core, int node)
 {
-    int cpu;
+    int cpu, first = -1;
     hwloc_bitmap_foreach_begin(cpu, core->cpuset)
-        if (cpu < CPU_SETSIZE && CPU_ISSET(cpu, mine))
-            return cpu;
+        if (cpu < CPU_SETSIZE && CPU_ISSET(cpu, left)) {
+            CPU_CLR(cpu, left);
+            to->node_of[cpu] = node;
+            first = first < 0 ? cpu : first;
+        }
     hwloc_bitmap_foreach_end();
-    return -1;
+    if (first >= 0)
+        to->core[to->n++] = (struct core){ first, node };
 }
 
-/* Node by node: their numbers need not follow those of the cores. */
-static void read_cores(struct cores *to, const cpu_set_t *mine)
+/* Node by node: their numbers need not follow those of the cores.  Memory of another kind (HBM, CXL, a GPU's) is a node of its own beside
+ * the one that the cores near it have been listed for. */
+static void read_cores(struct cores *to, const cpu_set_t *cpus)
 {
     hwloc_topology_t topology = load();
     hwloc_obj_t node = NULL, core = NULL;
+    cpu_set_t left = *cpus;
     while (topology && (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)))
-        while ((core = hwloc_get_next_obj_inside_cpuset_by_type(topology, node->cpuset, HWLOC_OBJ_CORE, core))) {
-            int cpu = first_cpu(core, mine);
-            if (cpu >= 0 && to->n < CPU_SETSIZE)
-                to->core[to->n++] = (struct core){ cpu, (int)node->logical_index };
-        }
+        while ((core = hwloc_get_next_obj_inside_cpuset_by_type(topology, node->cpuset, HWLOC_OBJ_CORE, core)))
+            take_core(to, &left, core, (int)node->logical_index);
     if (topology)
         hwloc_topology_destroy(topology);
 }
 #else
-static void read_cores(struct cores *to, const cpu_set_t *mine)
+static void read_cores(struct cores *to, const cpu_set_t *cpus)
 {
-    (void)to, (void)mine;
+    (void)to, (void)cpus;
 }
 #endif
 
-static void count_cpus(struct cores *to, const cpu_set_t *mine)
+static void count_cpus(struct cores *to, const cpu_set_t *cpus)
 {
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, mine))
+        if (CPU_ISSET(cpu, cpus))
             to->core[to->n++] = (struct core){ .cpu = cpu };
+}
+
+void cores_of(struct cores *out, const cpu_set_t *cpus)
+{
+    *out = (struct cores){ 0 };
+    read_cores(out, cpus);
+    if (!out->n)
+        count_cpus(out, cpus);
 }
 
 static void read_allowed(void)
 {
     cpu_set_t mine;
-    if (sched_getaffinity(0, sizeof mine, &mine))
-        return;
-    read_cores(&allowed, &mine);
-    if (!allowed.n)
-        count_cpus(&allowed, &mine);
+    if (sched_getaffinity(0, sizeof mine, &mine) == 0)
+        cores_of(&allowed, &mine);
 }
 
 const struct cores *cores_allowed(void)
@@ -103,14 +113,6 @@ static struct span next_node(const struct cores *cores, struct span last)
     return node;
 }
 
-static bool has_cpu(const struct cores *cores, struct span span, int cpu)
-{
-    for (int i = span.begin; i < span.end; i++)
-        if (cores->core[i].cpu == cpu)
-            return true;
-    return false;
-}
-
 /* How many ranks fit into whole nodes. */
 static int room_of_nodes(const struct cores *cores, int n_threads)
 {
@@ -126,7 +128,7 @@ static struct span node_of_one(const struct cores *cores, int n_threads, int cpu
     for (struct span node = next_node(cores, (struct span){ 0 }); span_size(node); node = next_node(cores, node)) {
         if (span_size(node) < n_threads)
             continue;
-        if (has_cpu(cores, node, cpu))
+        if (cpu >= 0 && cpu < CPU_SETSIZE && cores->node_of[cpu] == cores->core[node.begin].node)
             return node;
         if (!span_size(first))
             first = node;

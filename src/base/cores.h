@@ -10,16 +10,20 @@
 #include <stdbool.h>
 
 struct core {
-    int cpu;                    /* the first of its hardware threads that this process may use, as the system numbers them */
+    int cpu;                    /* the first of its hardware threads that may be used, as the system numbers them */
     int node;                   /* of memory (NUMA) */
 };
 struct cores {
     int n;
     struct core core[CPU_SETSIZE];      /* those of a node one after the other */
+    int node_of[CPU_SETSIZE];           /* of each CPU that may be used, all hardware threads of a core among them */
 };
 
-/* As it was when this was called first, so that a thread which was pinned since does not count for less.  Built without hwloc,
- * every CPU counts as a core, all in one node. */
+/* The cores that these CPUs are hardware threads of, each once.  Built without hwloc, or where it knows none of them, every CPU counts as a
+ * core, all in one node. */
+void cores_of(struct cores *out, const cpu_set_t *cpus);
+/* Those of the CPUs that this process may use, as it was when this was called first, so that a thread which was pinned since does not count
+ * for less. */
 const struct cores *cores_allowed(void);
 
 /* The cores for n_threads threads of the index-th of n_sharing ranks that may all use these: at least one for each thread, none

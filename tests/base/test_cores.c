@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 /* Machines: the cores of each node.  A core has two hardware threads, so the k-th is called by CPU 2k.  Wanted: the first and the last core
  * of each rank, or none when nobody is pinned. */
@@ -18,6 +16,7 @@ static const struct row {
 } rows[] = {
     { "one rank has the whole of one node",       { 8 },          2, 1, -1, { { 0, 7 } } },
     { "one rank stays in the node where it is",   { 4, 4 },       4, 1, 10, { { 4, 7 } } },
+    { "also on the core's other thread",          { 4, 4 },       4, 1, 11, { { 4, 7 } } },
     { "unless it does not fit there",             { 6, 3 },       4, 1, 14, { { 0, 5 } } },
     { "an unknown place: the first with room",    { 2, 4 },       3, 1, -1, { { 2, 5 } } },
     { "more threads than a node has",             { 4, 4 },       6, 1,  0, { { 0, 7 } } },
@@ -37,8 +36,10 @@ static struct cores machine(const int *nodes)
 {
     struct cores cores = { 0 };
     for (int node = 0; node < 4; node++)
-        for (int i = 0; i < nodes[node]; i++, cores.n++)
+        for (int i = 0; i < nodes[node]; i++, cores.n++) {
             cores.core[cores.n] = (struct core){ 2 * cores.n, node };
+            cores.node_of[2 * cores.n] = cores.node_of[2 * cores.n + 1] = node;
+        }
     return cores;
 }
 
@@ -105,20 +106,38 @@ static void test_allowed(const cpu_set_t *mine)
 }
 
 #ifdef HAVE_HWLOC
-/* In a child, since the machine is looked at once. */
-static void test_hardware_threads(const cpu_set_t *mine)
+/* ---- machines that hwloc makes up ---- */
+static const struct made {
+    const char *name, *machine;
+    unsigned cpus;              /* a bit for each that may be used */
+    int n;
+    struct core core[4];
+    int node_of[8];
+} made[] = {
+    { "two hardware threads are one core", "numa:1 core:4 pu:2", 0xff, 4, { { 0, 0 }, { 2, 0 }, { 4, 0 }, { 6, 0 } }, { 0 } },
+    { "each thread has its core's node", "numa:2 core:2 pu:2", 0xff, 4, { { 0, 0 }, { 2, 0 }, { 4, 1 }, { 6, 1 } },
+      { 0, 0, 0, 0, 1, 1, 1, 1 } },
+    { "a core of which one thread may be used", "numa:2 core:2 pu:2", 0x3a, 3, { { 1, 0 }, { 3, 0 }, { 4, 1 } }, { 0, 0, 0, 0, 1, 1 } },
+    { "a core is a node", "numa:2 core:1 pu:4", 0xff, 2, { { 0, 0 }, { 4, 1 } }, { 0, 0, 0, 0, 1, 1, 1, 1 } },
+    { "a second kind of memory adds no cores", "pack:2 [numa] [numa] core:2 pu:2", 0xff, 4, { { 0, 0 }, { 2, 0 }, { 4, 2 }, { 6, 2 } },
+      { 0, 0, 0, 0, 2, 2, 2, 2 } },
+};
+
+static void test_made(const struct made *m)
 {
-    int n_cores = 0, status = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu += 2)
-        n_cores += CPU_ISSET(cpu, mine) || CPU_ISSET(cpu + 1, mine);
-    check_begin("two hardware threads are one core");
-    pid_t child = fork();
-    if (child == 0) {
-        setenv("HWLOC_SYNTHETIC", "numa:1 core:512 pu:2", 1);
-        _exit(cores_allowed()->n == n_cores);
-    }
-    check(waitpid(child, &status, 0) == child && WIFEXITED(status));
-    check_int(WEXITSTATUS(status), 1);
+    struct cores cores;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    for (int cpu = 0; cpu < 8; cpu++)
+        if (m->cpus >> cpu & 1)
+            CPU_SET(cpu, &cpus);
+    check_begin("%s", m->name);
+    setenv("HWLOC_SYNTHETIC", m->machine, 1);
+    cores_of(&cores, &cpus);
+    unsetenv("HWLOC_SYNTHETIC");
+    check_int(cores.n, m->n);
+    check_bytes("cores", cores.core, m->core, sizeof m->core);
+    check_bytes("nodes", cores.node_of, m->node_of, sizeof m->node_of);
 }
 #endif
 
@@ -154,7 +173,8 @@ int main(void)
         test_row(&rows[i]);
     test_disjoint();
 #ifdef HAVE_HWLOC
-    test_hardware_threads(&mine);
+    for (size_t i = 0; i < COUNT_OF(made); i++)
+        test_made(&made[i]);
 #endif
     test_allowed(&mine);
     test_pool(&mine);
