@@ -144,6 +144,11 @@ struct comm_sharing comm_sharing(const struct comm *world)
     return world->sharing;
 }
 
+int comm_host_ranks(const struct comm *world)
+{
+    return world->n_host_ranks;
+}
+
 void comm_set_threads(struct comm *world, int n_threads)
 {
     world->spins = world->n_host_ranks * n_threads <= world->n_host_cores;

@@ -60,8 +60,10 @@ struct comm_sharing {
     int index, n;
 };
 struct comm_sharing comm_sharing(const struct comm *world);
+/* How many ranks this host has, whatever cores each may use. */
+int comm_host_ranks(const struct comm *world);
 /* How many threads each rank of this host runs (1 until it is told): waits spin only when ranks x threads of this host are
- * no more than the cores that they may use. */
+ * no more than the cores that they may use (base/cores.h: hardware threads of one core count once). */
 void comm_set_threads(struct comm *world, int n_threads);
 
 /* ---- partial sums to sums ------------------------------------------------------------------------------------------- */

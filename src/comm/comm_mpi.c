@@ -5,6 +5,7 @@
 #include "comm/transport.h"
 
 #include "base/base.h"
+#include "base/cores.h"
 #include "base/error.h"
 
 #include <limits.h>
@@ -171,6 +172,7 @@ static int count_host(struct comm *world)
     MPI_Comm host;
     int rank;
     cpu_set_t mine, all;
+    struct cores together;
     CPU_ZERO(&mine);
     CPU_ZERO(&all);
     sched_getaffinity(0, sizeof mine, &mine);
@@ -184,7 +186,8 @@ static int count_host(struct comm *world)
     MPI_Comm_free(&host);
     for (int r = 0; r < world->n_host_ranks; r++)
         CPU_OR(&all, &all, &cores[r]);
-    world->n_host_cores = CPU_COUNT(&all);
+    cores_of(&together, &all);
+    world->n_host_cores = together.n;
     world->sharing = sharing_of(cores, world->n_host_ranks, rank);
     free(cores);
     return 0;

@@ -281,7 +281,7 @@ bool engine_owes_result(const struct engine *e, const struct plan *plan)
 /* All ranks do the same at a time, since they share memory and perhaps cores. */
 int engine_own_probe(struct engine *e)
 {
-    int err = e->probe ? 0 : probe_open(&e->probe, e->pool, e->kernels, PROBE_BYTES / (size_t)MAX(comm_sharing(e->world).n, 1));
+    int err = e->probe ? 0 : probe_open(&e->probe, e->pool, e->kernels, PROBE_BYTES / (size_t)comm_host_ranks(e->world));
     for (int what = 0; !err && what < N_PROBES; what++)
         if ((err = comm_barrier(e->control)) == 0)
             probe_run(e->probe, (enum probe_what)what, &e->peaks);
