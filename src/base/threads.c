@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define WORKER_STACK_BYTES (4ul << 20)  /* kernels use up to 2 MB; a limit (ulimit -s), also none, may give threads less */
 #define OFFER_SPIN_US 200       /* longer than the pause between two steps of a decode */
 
 /* pool_give_way(): */
@@ -62,6 +63,20 @@ static void *worker_main(void *arg)
     }
 }
 
+static int start_worker(struct worker *worker)
+{
+    pthread_attr_t attr;
+    size_t n_bytes;
+    int err = pthread_attr_init(&attr);
+    if (err)
+        return err;
+    if ((err = pthread_attr_getstacksize(&attr, &n_bytes)) == 0 &&
+        (err = pthread_attr_setstacksize(&attr, MAX(n_bytes, WORKER_STACK_BYTES))) == 0)
+        err = pthread_create(&worker->thread, &attr, worker_main, worker);
+    pthread_attr_destroy(&attr);
+    return err;
+}
+
 int pool_open(struct pool **out, int n_threads, bool spin)
 {
     struct pool *pool = aligned_alloc(CACHE_LINE, sizeof *pool);
@@ -75,7 +90,7 @@ int pool_open(struct pool **out, int n_threads, bool spin)
     worker[0] = (struct worker){ .pool = pool };
     for (int i = 1; i < n_threads; i++, pool->n_started++) {
         worker[i] = (struct worker){ .pool = pool, .index = i, .rests_at = 1 };     /* no turn yet: it does not rest before it runs */
-        if (pthread_create(&worker[i].thread, NULL, worker_main, &worker[i])) {
+        if (start_worker(&worker[i])) {
             pool_close(pool);
             return error_set(ERR_NO_MEMORY, "cannot start %d threads", n_threads);
         }
@@ -84,7 +99,6 @@ int pool_open(struct pool **out, int n_threads, bool spin)
     return 0;
 }
 
-/* A system that refuses leaves them where they are: that costs time and no answer. */
 void pool_pin(struct pool *pool, const cpu_set_t *cores)
 {
     pool->is_pinned = sched_getaffinity(0, sizeof pool->callers_cores, &pool->callers_cores) == 0 &&

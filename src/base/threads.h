@@ -10,10 +10,12 @@
 
 struct pool;
 
-/* n_threads >= 1.  spin: threads have cores of their own. */
+/* n_threads >= 1.  spin: threads have cores of their own.  ERR_NO_MEMORY, also when the system starts no more threads.  A thread that it
+ * starts has a stack of 4 MB or more, whatever the limit; the caller brings its own, of which kernels use up to 2 MB. */
 int pool_open(struct pool **out, int n_threads, bool spin);
 void pool_close(struct pool *pool);
-/* All threads, the caller among them, keep to these cores until the pool is closed. */
+/* All threads, the caller among them, keep to these cores until the pool is closed, which the same thread must do: it gets back the cores
+ * that it had.  Where the system refuses, they stay where they are, and nobody is told: that costs time and no answer. */
 void pool_pin(struct pool *pool, const cpu_set_t *cores);
 int pool_n_threads(const struct pool *pool);
 bool pool_spins(const struct pool *pool);

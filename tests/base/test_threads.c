@@ -5,6 +5,7 @@
 #include "base/work.h"
 #include "tests/check.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,6 +236,35 @@ static void test_open_close(void)
     check(b >= a && a > 0);
 }
 
+static void look_at_stack(void *user, int thread)
+{
+    pthread_attr_t attr;
+    if (pthread_getattr_np(pthread_self(), &attr))
+        return;
+    pthread_attr_getstacksize(&attr, (size_t *)user + thread);
+    pthread_attr_destroy(&attr);
+}
+
+static void test_stack(size_t usual, size_t wanted)
+{
+    struct pool *pool;
+    pthread_attr_t before, attr;
+    size_t n_bytes[2] = { 0 };
+    check_begin("threads usually get %zu bytes of stack: a pool's get %zu or more", usual, wanted);
+    pthread_getattr_default_np(&before);
+    pthread_attr_init(&attr);
+    check_int(pthread_attr_setstacksize(&attr, usual), 0);
+    check_int(pthread_setattr_default_np(&attr), 0);
+    if (check_int(pool_open(&pool, 2, false), 0)) {
+        pool_run(pool, look_at_stack, n_bytes);
+        check(n_bytes[1] >= wanted);
+        pool_close(pool);
+    }
+    pthread_setattr_default_np(&before);
+    pthread_attr_destroy(&attr);
+    pthread_attr_destroy(&before);
+}
+
 /* Whoever was held up gives way when it has done some short jobs since; not where nobody waits for it, or cores are shared anyway. */
 static void test_give_way(int n_threads, bool spin, bool gives)
 {
@@ -271,5 +301,7 @@ int main(void)
     test_late(4);
     test_idle();
     test_open_close();
+    test_stack(1 << 18, 4 << 20);
+    test_stack(16 << 20, 16 << 20);
     return check_done();
 }
