@@ -48,7 +48,7 @@ ifdef hwloc
 override CPPFLAGS += -DHAVE_HWLOC
 override LDLIBS += $(shell pkg-config --libs hwloc)
 else
-$(warning hwloc is missing: built without it, threads are not pinned and two hardware threads count as two cores)
+$(warning hwloc is missing: built without it, two hardware threads count as two cores and all memory as one node)
 endif
 endif
 
