@@ -7,6 +7,7 @@
  * byte once.  `memory` is "near" when the calls share one cache, "far" when they walk 128 MiB of caches, as the heads and
  * layers of a decode do.  With a window a query sees its last keys only, and the tiles before them are NULL. */
 #include "base/base.h"
+#include "base/float_mode.h"
 #include "kernel/cpu.h"
 #include "kernel/kernel.h"
 

@@ -5,6 +5,7 @@
  * T = 1 reads 128 MB of weights once: GB/s of packed weights.  T = 8 and 512: billions of operations a second, two for a
  * multiply and add.  Each is the best of some runs in CPU time, for the machine may have other work. */
 #include "base/base.h"
+#include "base/float_mode.h"
 #include "kernel/cpu.h"
 #include "kernel/kernel.h"
 

@@ -1,4 +1,4 @@
-/* cpu.h: what this CPU can, and the numeric environment of a compute thread. */
+/* cpu.h: what this CPU can. */
 #ifndef STOA_KERNEL_CPU_H
 #define STOA_KERNEL_CPU_H
 
@@ -9,10 +9,5 @@ enum cpu_feature {
     CPU_DOTPROD = 8,        /* NEON with FEAT_DotProd */
 };
 unsigned cpu_features(void);
-
-/* Round to nearest even, no flushing of subnormals: call at the start of every compute thread. */
-void cpu_float_mode_set(void);
-/* 0, or ERR_FAILED when somebody (a library built with -ffast-math) changed this thread's mode. */
-int cpu_float_mode_check(void);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
-#include "kernel/cpu.h"
+#include "base/float_mode.h"
 #include "kernel/math.h"
 
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/float_mode.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "kernel/cpu.h"
 #include "kernel/panel.h"
 #include "run/packed_file.h"
 

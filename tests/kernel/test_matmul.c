@@ -1,4 +1,5 @@
 #include "base/dtype.h"
+#include "base/float_mode.h"
 #include "kernel/cpu.h"
 #include "kernel/kernel.h"
 #include "tests/check.h"

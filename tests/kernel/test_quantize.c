@@ -1,3 +1,4 @@
+#include "base/float_mode.h"
 #include "kernel/cpu.h"
 #include "kernel/kernel.h"
 #include "tests/check.h"

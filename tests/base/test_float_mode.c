@@ -1,4 +1,4 @@
-#include "kernel/cpu.h"
+#include "base/float_mode.h"
 #include "tests/check.h"
 
 #include <fenv.h>
