@@ -63,7 +63,7 @@ static void print_recipe(struct buffer *out, const struct recipe *r)
                 if (r->item[i].reason == reason && r->item[i].type == type) {
                     const struct model_tensor *t = r->item[i].from;
                     n++;
-                    n_weights += t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
+                    n_weights += t->dims[0] * model_tensor_rows(t);
                 }
             if (n)
                 buffer_printf(out, "%6zu tensors %-7s %12zu weights, %s\n", n, dtype_info[type].name, n_weights, why[reason]);

@@ -233,8 +233,9 @@ static int set_type(struct reader *r, struct model_tensor *t, uint32_t ggml_type
 uint32_t gguf_number_of_type(enum dtype type)
 {
     uint32_t i = 0;
-    while (!ggml_types[i] || strcmp(ggml_types[i], dtype_info[type].name))
+    while (i < COUNT_OF(ggml_types) && (!ggml_types[i] || strcmp(ggml_types[i], dtype_info[type].name)))
         i++;
+    assert(i < COUNT_OF(ggml_types));       /* a type of weights, so a file may have it */
     return i;
 }
 

@@ -25,6 +25,10 @@ struct model_tensor {
     size_t n_bytes;
     const void *data;                       /* mapped, at a multiple of 8; [dims[1]..][dims[0]] as rows of dims[0] elements */
 };
+static inline uint64_t model_tensor_rows(const struct model_tensor *t)
+{
+    return t->dims[1] * t->dims[2] * t->dims[3];
+}
 
 /* ERR_BAD_FILE with the culprit's name, also for a path that does not exist or is a directory; ERR_NO_MEMORY.  Once open,
  * names of keys and of tensors are distinct and not empty, dims are at least 1, and no two tensors share a byte. */

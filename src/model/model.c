@@ -196,7 +196,7 @@ int model_info_read(struct model_info *info, const struct model_file *file)
         return err;
     for (uint64_t i = 0; i < model_file_n_tensors(file); i++) {
         const struct model_tensor *t = model_file_tensor_at(file, i);
-        info->n_parameters += t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
+        info->n_parameters += t->dims[0] * model_tensor_rows(t);
     }
     return 0;
 }

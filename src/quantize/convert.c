@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/float_mode.h"
 #include "format/gguf_write.h"
 #include "quantize/encode.h"
 
@@ -66,6 +67,7 @@ static void encode_rows(void *user, int thread)
     const enum dtype from = chunk->item->from->type, to = chunk->item->type;
     const size_t n = chunk->item->from->dims[0], from_bytes = dtype_bytes(from, n), to_bytes = dtype_bytes(to, n);
     float *row = c->row + (size_t)thread * c->row_max;
+    cpu_float_mode_set();
     for (size_t i; (i = atomic_fetch_add(&c->next_row, 1)) < chunk->n_rows;) {
         dequantize_row(row, chunk->from + i * from_bytes, from, n);
         if (find_bad(row, n, to) < n)
@@ -101,7 +103,7 @@ static bool is_copied(const struct recipe_item *item)
 static int convert_rows(struct convert *c, const struct recipe_item *item, size_t first, size_t n_rows)
 {
     const struct model_tensor *t = item->from;
-    const size_t row_bytes = t->n_bytes / (t->dims[1] * t->dims[2] * t->dims[3]);
+    const size_t row_bytes = t->n_bytes / model_tensor_rows(t);
     c->chunk = (struct chunk){ item, (const uint8_t *)t->data + first * row_bytes, c->encoded, n_rows };
     atomic_store(&c->next_row, 0);
     atomic_store(&c->bad_row, n_rows);
@@ -116,7 +118,7 @@ static int convert_rows(struct convert *c, const struct recipe_item *item, size_
 /* What the weights of a column come to together, by the mean of all columns.  A floor, so that each counts. */
 static void weigh_columns(struct convert *c, const struct model_tensor *t)
 {
-    const size_t n = t->dims[0], n_rows = t->dims[1] * t->dims[2] * t->dims[3], row_bytes = dtype_bytes(t->type, n), step = MAX(CHUNK_WEIGHTS / n, 1);
+    const size_t n = t->dims[0], n_rows = model_tensor_rows(t), row_bytes = dtype_bytes(t->type, n), step = MAX(CHUNK_WEIGHTS / n, 1);
     const uint8_t *data = t->data;
     double sum = 0;
     memset(c->square, 0, n * sizeof *c->square);
@@ -136,7 +138,7 @@ static void weigh_columns(struct convert *c, const struct model_tensor *t)
 static int convert_tensor(struct convert *c, const struct recipe_item *item)
 {
     const struct model_tensor *t = item->from;
-    const size_t n_rows = t->dims[1] * t->dims[2] * t->dims[3], step = MAX(CHUNK_WEIGHTS / t->dims[0], 1);
+    const size_t n_rows = model_tensor_rows(t), step = MAX(CHUNK_WEIGHTS / t->dims[0], 1);
     int err = 0;
     if (is_copied(item))
         return gguf_writer_data(c->writer, t->data, t->n_bytes);
@@ -175,7 +177,7 @@ static int take_memory(struct convert *c)
     size_t encoded_max = 0;
     for (size_t i = 0; i < c->recipe->n; i++) {
         const struct recipe_item *item = &c->recipe->item[i];
-        const size_t n = item->from->dims[0], n_rows = item->from->dims[1] * item->from->dims[2] * item->from->dims[3];
+        const size_t n = item->from->dims[0], n_rows = model_tensor_rows(item->from);
         if (is_copied(item))
             continue;
         c->row_max = MAX(c->row_max, n);
@@ -193,6 +195,7 @@ int convert_model(const struct recipe *recipe, const struct convert_options *opt
 {
     struct convert c = { .recipe = recipe, .options = options };
     int err;
+    cpu_float_mode_set();               /* columns are weighed in this thread */
     if (model_file_holds(recipe->file, options->path))
         return error_set(ERR_USAGE, "%s: is the model that is read", options->path);
     if ((err = gguf_writer_open(&c.writer, options->path, options->replace)) < 0 || (err = take_memory(&c)) < 0)

@@ -16,7 +16,7 @@ struct convert_options {
     void *user;
 };
 
-/* Memory: a row for each thread and some 16 MB.  *n_bytes: of the new file.
+/* Memory: a row for each thread and some 40 MB, pages of the mapped file among them.  *n_bytes: of the new file.
  * ERR_USAGE: the path is one of the model's own, or taken.  ERR_BAD_FILE: a weight that is not finite, or larger than its new
  * type can hold; the line names it.  ERR_FAILED: the disk.  After an error there is no new file. */
 int convert_model(const struct recipe *recipe, const struct convert_options *options, uint64_t *n_bytes);

@@ -11,7 +11,7 @@ static const char *const kept[] = { "norm", "ffn_gate_inp", "position_embd", "to
 static bool is_matrix(const struct model_tensor *t)
 {
     size_t n = strlen(t->name), n_ending = strlen(".weight");
-    if (!dtype_info[t->type].weight || t->n_dims < 2 || t->dims[1] * t->dims[2] * t->dims[3] < 2)
+    if (!dtype_info[t->type].weight || t->n_dims < 2 || model_tensor_rows(t) < 2)
         return false;
     if (n < n_ending || strcmp(t->name + n - n_ending, ".weight"))
         return false;
@@ -65,6 +65,7 @@ static struct recipe_item choose(const struct recipe *r, const struct model_tens
     }
     if (t->dims[0] % dtype_info[item.type].block)
         item.type = t->type;
+    item.by_column &= item.type != t->type;     /* what is copied has no error */
     return item;
 }
 
