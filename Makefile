@@ -100,6 +100,10 @@ $(B)/tests/%.o: override CPPFLAGS += -I.
 # It counts what the library allocates.
 $(B)/tests/engine/test_steady: override LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc aligned_alloc mmap)
 $(B)/tests/base/test_threads: override LDFLAGS += -Wl,--wrap=sched_yield
+# These stand for disks and file systems that refuse.
+$(B)/tests/base/test_file: override LDFLAGS += -Wl,--wrap=write
+$(B)/tests/run/test_packed_file: override LDFLAGS += -Wl,--wrap=flock
+$(B)/tests/format/test_gguf_write: override LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=%,access link renameat2)
 tests: $(tests)
 # And so is every bench/*.c.
 $(B)/bench/%: $(B)/bench/%.o $(library)

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "format/model_file_impl.h"
 
 #include <errno.h>
@@ -48,7 +49,9 @@ static int find_place(struct gguf_writer *w, const char *path)
     w->path = strdup(path);
     if (exists && !w->replace)
         return error_set(ERR_USAGE, "%s: is there already", path);
-    if (exists && stat(path, &st) == 0) {
+    if (exists) {
+        if (stat(path, &st) < 0)
+            return error_set(ERR_USAGE, "%s: is a link that leads to no file: %s", path, strerror(errno));
         if (!S_ISREG(st.st_mode))
             return error_set(ERR_USAGE, "%s: is not a regular file", path);
         free(w->path);
@@ -122,15 +125,24 @@ static int link_file(const struct gguf_writer *w, const char *to)
     return w->has_name ? link(w->temporary, to) : linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW);
 }
 
-/* link() refuses what is there, rename() replaces it. */
-static int give_name(struct gguf_writer *w)
+/* Gives the file its name where link() can: it refuses what is there.  Where it cannot, the file has another name already. */
+static int give_free_name(struct gguf_writer *w)
 {
-    if (!w->replace) {
-        if (link_file(w, w->path) == 0)
-            return 0;
-        if (errno == EEXIST || !w->has_name)
-            return failed(w, "cannot be put in its place");
+    if (link_file(w, w->path) == 0)
+        return 0;
+    if (errno == EEXIST || !w->has_name)
+        return failed(w, "cannot be put in its place");
+    if (renameat2(AT_FDCWD, w->temporary, AT_FDCWD, w->path, RENAME_NOREPLACE) == 0) {
+        w->has_name = false;
+        return 0;
     }
+    if (errno == EINVAL || errno == ENOSYS)
+        return error_set(ERR_FAILED, "%s: this file system can put a file in its place only by replacing what is there", w->path);
+    return failed(w, "cannot be put in its place");
+}
+
+static int replace_name(struct gguf_writer *w)
+{
     if (!w->has_name) {
         unlink(w->temporary);           /* of a process that is dead, or there could be none with this number */
         if (link_file(w, w->temporary) < 0)
@@ -148,7 +160,7 @@ int gguf_writer_commit(struct gguf_writer *w)
     assert(w->next == w->n_tensors);
     if (fsync(w->fd) < 0)
         return failed(w, "cannot be written");
-    int err = give_name(w);
+    int err = w->replace ? replace_name(w) : give_free_name(w);
     if (!err)
         sync_folder(w);
     return err;
@@ -242,18 +254,9 @@ uint64_t gguf_writer_bytes(const struct gguf_writer *w)
 }
 
 /* ---- bytes ---- */
-static int write_all(struct gguf_writer *w, const void *bytes, size_t n_bytes)
+static int write_bytes(struct gguf_writer *w, const void *bytes, size_t n_bytes)
 {
-    for (const char *at = bytes; n_bytes;) {
-        ssize_t n = write(w->fd, at, n_bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return failed(w, "cannot be written");
-        at += n;
-        n_bytes -= (size_t)n;
-    }
-    return 0;
+    return write_all(w->fd, bytes, n_bytes) < 0 ? failed(w, "cannot be written") : 0;
 }
 
 static int write_zeros(struct gguf_writer *w, uint64_t n)
@@ -261,7 +264,7 @@ static int write_zeros(struct gguf_writer *w, uint64_t n)
     static const char zeros[4096];
     int err = 0;
     for (; n && !err; n -= MIN(n, sizeof zeros))
-        err = write_all(w, zeros, MIN(n, sizeof zeros));
+        err = write_bytes(w, zeros, MIN(n, sizeof zeros));
     return err;
 }
 
@@ -293,8 +296,8 @@ int gguf_writer_begin(struct gguf_writer *w)
     add_number(&head, w->n_keys, 8);
     if (head.failed || w->keys.failed || w->tensors.failed)
         err = error_set(ERR_NO_MEMORY, "no memory for the header of %s", w->path);
-    else if ((err = take_room(w)) == 0 && (err = write_all(w, head.bytes, head.size)) == 0 &&
-             (err = write_all(w, w->keys.bytes, w->keys.size)) == 0 && (err = write_all(w, w->tensors.bytes, w->tensors.size)) == 0)
+    else if ((err = take_room(w)) == 0 && (err = write_bytes(w, head.bytes, head.size)) == 0 &&
+             (err = write_bytes(w, w->keys.bytes, w->keys.size)) == 0 && (err = write_bytes(w, w->tensors.bytes, w->tensors.size)) == 0)
         err = write_zeros(w, header_bytes(w) - head.size - w->keys.size - w->tensors.size);
     buffer_release(&head);
     return err;
@@ -303,7 +306,7 @@ int gguf_writer_begin(struct gguf_writer *w)
 int gguf_writer_data(struct gguf_writer *w, const void *bytes, size_t n_bytes)
 {
     assert(w->next < w->n_tensors && n_bytes <= w->place[w->next].end - w->at);
-    int err = write_all(w, bytes, n_bytes);
+    int err = write_bytes(w, bytes, n_bytes);
     w->at += n_bytes;
     return err < 0 || w->at < w->place[w->next].end ? err : end_tensor(w);
 }

@@ -13,7 +13,7 @@
 struct gguf_writer;
 
 /* replace: a regular file may stand at `path`, and is replaced at commit; through a link, what it leads to.  ERR_USAGE when
- * something stands there that may not be replaced, ERR_FAILED when the folder cannot be written. */
+ * something stands there that may not be replaced, or a link that leads nowhere; ERR_FAILED when the folder cannot be written. */
 int gguf_writer_open(struct gguf_writer **out, const char *path, bool replace);
 /* Without commit before it, nothing has happened.  NULL is fine. */
 void gguf_writer_close(struct gguf_writer *w);
@@ -35,7 +35,8 @@ uint64_t gguf_writer_bytes(const struct gguf_writer *w);
 int gguf_writer_begin(struct gguf_writer *w);
 /* The next bytes of tensors; a call may not go beyond the end of one.  The zeros between them come by themselves. */
 int gguf_writer_data(struct gguf_writer *w, const void *bytes, size_t n_bytes);
-/* All tensors are written: the file is on the disk and has its name, or an error and it has not. */
+/* All tensors are written: the file is on the disk and has its name, or an error and it has not.  Without `replace` a file that came
+ * there meanwhile stays; ERR_FAILED also where the file system cannot promise that. */
 int gguf_writer_commit(struct gguf_writer *w);
 
 #endif

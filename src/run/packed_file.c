@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -78,6 +79,8 @@ static void hash_chunks(void *user, int thread)
 }
 
 /* ---- reading ---- */
+#define NOT_TRUSTED "%s: not trusted: it must be a file of this user or of root, which nobody else may write"
+
 static bool is_trusted(const struct stat *st)
 {
     return S_ISREG(st->st_mode) && (st->st_uid == geteuid() || st->st_uid == 0) && !(st->st_mode & (S_IWGRP | S_IWOTH));
@@ -109,7 +112,7 @@ static int map(struct packed_file *file, int fd, const char *path, size_t n_byte
     if (fstat(fd, &st) < 0)
         return error_set(ERR_BAD_FILE, "%s: %s", path, strerror(errno));
     if (!is_trusted(&st))
-        return error_set(ERR_BAD_FILE, "%s: not trusted: it must be a file of this user or of root, which nobody else may write", path);
+        return error_set(ERR_BAD_FILE, NOT_TRUSTED, path);
     if ((uint64_t)st.st_size != head_bytes(n_bytes) + n_bytes)
         return error_set(ERR_BAD_FILE, "%s: damaged: %jd bytes, wanted %zu", path, (intmax_t)st.st_size, head_bytes(n_bytes) + n_bytes);
     void *bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
@@ -164,23 +167,21 @@ static struct head *make_head(const struct packed_key *key, const void *bytes, s
     return head;
 }
 
-static int write_all(int fd, const void *bytes, size_t n_bytes)
-{
-    for (size_t at = 0; at < n_bytes;) {
-        ssize_t n = write(fd, (const char *)bytes + at, n_bytes - at);
-        if (n < 0 && errno != EINTR)
-            return -1;
-        at += (size_t)MAX(n, 0);
-    }
-    return 0;
-}
-
-/* True when this process is the one to write the file.  Who had the lock before may have renamed it: then it is written. */
-static bool take_lock(int fd, const char *path)
+/* 1 when this process is the one to write the file, 0 when another does or has done so.  Who had the lock before may have renamed it. */
+static int take_lock(int fd, const char *path)
 {
     struct stat ours, there;
-    return flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &ours) == 0 && lstat(path, &there) == 0 &&
-           ours.st_ino == there.st_ino && ours.st_dev == there.st_dev && is_trusted(&ours) && ours.st_nlink == 1;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? 0 : error_set(ERR_FAILED, "%s: cannot be locked: %s", path, strerror(errno));
+    if (fstat(fd, &ours) < 0)
+        return error_set(ERR_FAILED, "%s: %s", path, strerror(errno));
+    if (lstat(path, &there) < 0)
+        return errno == ENOENT ? 0 : error_set(ERR_FAILED, "%s: %s", path, strerror(errno));
+    if (ours.st_ino != there.st_ino || ours.st_dev != there.st_dev)
+        return 0;
+    if (!is_trusted(&ours) || ours.st_nlink != 1)
+        return error_set(ERR_FAILED, NOT_TRUSTED, path);
+    return 1;
 }
 
 static int write_locked(int fd, const char *path, const char *to, const struct head *head, const void *bytes)
@@ -203,7 +204,7 @@ int packed_file_write(const char *folder, const struct packed_key *key, const vo
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK, S_IRUSR | S_IWUSR);
     if (fd < 0)
         return error_set(ERR_FAILED, "%s: %s", path, strerror(errno));
-    if (take_lock(fd, path)) {
+    if ((err = take_lock(fd, path)) == 1) {
         struct head *head = make_head(key, bytes, n_bytes, pool);
         err = write_locked(fd, path, to, head, bytes);
         free(head);

@@ -9,7 +9,10 @@
  *
  * Writing is safe with any number of processes at once: the one that holds the lock on FOLDER/KEY.new writes that file and renames
  * it; others leave it to that one.  What a dead process left is taken over.  Nothing is flushed to the disk: what a power failure
- * leaves is a damaged file. */
+ * leaves is a damaged file.
+ *
+ * The folder's path alone decides who shares: ranks and runs that are given the same one map the same file, and where they are on one
+ * machine, the same pages of memory.  In another folder the same weights are packed and written once more. */
 #ifndef STOA_RUN_PACKED_FILE_H
 #define STOA_RUN_PACKED_FILE_H
 
@@ -35,7 +38,8 @@ struct packed_file {
 int packed_file_open(struct packed_file *out, const char *folder, const struct packed_key *key, size_t n_bytes, struct pool *pool);
 void packed_file_close(struct packed_file *file);       /* {0} is fine */
 /* The folder is made if it is missing; the file is its owner's alone.  0 also when another process is writing it just now.
- * ERR_FAILED: no such path, no right, no room; then nothing is left behind. */
+ * ERR_FAILED: no such path, no right, no room: then nothing is left behind; or FOLDER/KEY.new cannot be locked, or is not to be
+ * trusted: then it stays as it is. */
 int packed_file_write(const char *folder, const struct packed_key *key, const void *bytes, size_t n_bytes, struct pool *pool);
 
 #endif

@@ -4,6 +4,7 @@
 #include "tests/format/gguf_writer.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <signal.h>
@@ -14,6 +15,31 @@
     "s:flags w:9 w:7 q:2 b:1 b:0 s:split.count w:2 h:1 s:wide w:10 q:0xffffffffffffffff s:real w:6 f:0.1 s:scores w:9 w:6 q:2 f:-1 f:2.5 "
 #define TENSORS "s:a w:2 q:4 q:3 w:0 q:0 s:b w:1 q:32 w:8 q:64 s:c w:4 q:1 q:2 q:1 q:1 w:26 q:128 "
 static const char source_line[] = "GGUF w:3 q:3 q:9 " KEYS TENSORS "a:64 r:48 a:64 r:34 a:64 r:8 a:64";
+
+/* The program is linked so that these calls come by here: a file system without O_TMPFILE (as where /proc is missing), without link(),
+ * and with another file that comes or with no RENAME_NOREPLACE. */
+static bool no_proc, no_link;
+static int rename_error;
+int __real_access(const char *name, int how);
+int __wrap_access(const char *name, int how);
+int __wrap_access(const char *name, int how)
+{
+    return no_proc && !strncmp(name, "/proc/", 6) ? -1 : __real_access(name, how);
+}
+int __real_link(const char *from, const char *to);
+int __wrap_link(const char *from, const char *to);
+int __wrap_link(const char *from, const char *to)
+{
+    errno = EPERM;
+    return no_link ? -1 : __real_link(from, to);
+}
+int __real_renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags);
+int __wrap_renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags);
+int __wrap_renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+    errno = rename_error;
+    return rename_error ? -1 : __real_renameat2(from_folder, from, to_folder, to, flags);
+}
 
 static char folder[] = "/tmp/stoa-test-XXXXXX", source_path[64], path[64];
 static struct model_file *source;
@@ -172,12 +198,54 @@ static void test_taken(void)
     unlink(path);
     unlink(target);
 
+    check_begin("a link that leads nowhere stays");
+    check_int(symlink(target, path), 0);
+    check_int(gguf_writer_open(&w, path, true), ERR_USAGE);
+    check(says("leads to no file"));
+    check(lstat(path, &st) == 0 && S_ISLNK(st.st_mode));
+    unlink(path);
+
     check_begin("no folder, and what is no file");
     check_int(gguf_writer_open(&w, "/nowhere/at/all.gguf", false), ERR_FAILED);
     check(says("/nowhere/at/all.gguf"));
     check_int(gguf_writer_open(&w, folder, true), ERR_USAGE);
     check_int(gguf_writer_open(&w, "/dev/null", true), ERR_USAGE);
     check_int(n_files(), 1);
+}
+
+/* Where the file has a name from the start. */
+static void test_named(void)
+{
+    static const struct { const char *name; bool replace, no_link, taken; int rename_error, want; } rows[] = {
+        { "link", false, false, false, ENOSYS, 0 },
+        { "link, taken meanwhile", false, false, true, ENOSYS, ERR_FAILED },
+        { "no link", false, true, false, 0, 0 },
+        { "no link, taken meanwhile", false, true, true, 0, ERR_FAILED },
+        { "neither link nor such a rename", false, true, false, EINVAL, ERR_FAILED },
+        { "neither, taken meanwhile", false, true, true, EINVAL, ERR_FAILED },
+        { "neither, and may be replaced", true, true, true, EINVAL, 0 },
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct gguf_writer *w = NULL;
+        uint8_t got[8];
+        check_begin("a file with a name from the start: %s", rows[i].name);
+        no_proc = true;
+        check_int(write_again(&w, rows[i].replace, NULL, 0, 1000), 0);
+        check_int(n_files(), 2);
+        if (rows[i].taken)
+            write_file(path, "new", 3);
+        no_link = rows[i].no_link;
+        rename_error = rows[i].rename_error;
+        check_int(gguf_writer_commit(w), rows[i].want);
+        gguf_writer_close(w);
+        no_proc = no_link = false;
+        check_int(n_files(), 1 + (!rows[i].want || rows[i].taken));
+        if (!rows[i].want && check_int(read_file(path, got, 4), 4))
+            check_bytes("the new file", got, "GGUF", 4);
+        if (rows[i].want && rows[i].taken)
+            check_int(read_file(path, got, sizeof got), 3);
+        unlink(path);
+    }
 }
 
 /* A limit of the process stands for a full disk: it takes the same ways. */
@@ -220,6 +288,7 @@ int main(void)
     test_changes();
     test_given_up();
     test_taken();
+    test_named();
     test_full();
     model_file_close(source);
     unlink(source_path);

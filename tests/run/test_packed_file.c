@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "tests/check.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,6 +19,16 @@
 #include <unistd.h>
 
 enum { N_BYTES = (2 << 20) + 5123, HEAD = 4096 };       /* two chunks and a piece; the head of so few takes a page */
+
+/* The program is linked so that calls of flock() come by here. */
+static int flock_error;
+int __real_flock(int fd, int how);
+int __wrap_flock(int fd, int how);
+int __wrap_flock(int fd, int how)
+{
+    errno = flock_error;
+    return flock_error ? -1 : __real_flock(fd, how);
+}
 
 static const struct packed_key key = { { 0x0123456789abcdef, 0xfedcba9876543210 }, 77 };
 static unsigned char bytes[N_BYTES];
@@ -228,6 +239,25 @@ static void test_leftover(void)
     check(!exists(new_path));
 }
 
+static void test_no_lock(void)
+{
+    static const int errors[] = { ENOLCK, ENOSYS };
+    for (size_t i = 0; i < COUNT_OF(errors); i++) {
+        check_begin("a file that cannot be locked is nobody's: %s", strerror(errors[i]));
+        flock_error = errors[i];
+        fails_to_write(folder, strerror(errors[i]));
+        flock_error = 0;
+        unlink(new_path);
+    }
+    check_begin("what others may write is not taken over");
+    int fd = open(new_path, O_CREAT | O_WRONLY, 0600);
+    check(fd >= 0 && fchmod(fd, 0620) == 0);
+    close(fd);
+    fails_to_write(folder, "not trusted");
+    check(exists(new_path));
+    unlink(new_path);
+}
+
 /* Of its results, how many are not as they should be. */
 static int read_and_write(int n)
 {
@@ -282,6 +312,7 @@ int main(void)
     test_unwritable();
     test_full_disk();
     test_leftover();
+    test_no_lock();
     test_many();
     unlink(path);
     check(rmdir(folder) == 0);
