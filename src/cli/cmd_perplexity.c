@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct mean {
     double sum, square, max;
@@ -163,13 +164,22 @@ static int read_text(struct buffer *text, const char *path)
     return text->failed ? error_set(ERR_NO_MEMORY, "out of memory for %s", path) : err;
 }
 
+static bool is_open_as(FILE *f, const char *path)
+{
+    struct stat a, b;
+    return f && fstat(fileno(f), &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* What is read first: what is written is emptied. */
 static int open_logits(struct perplexity *p)
 {
     const struct options *o = p->session->options;
-    if (o->logits && !(p->to = fopen(o->logits, "wb")))
-        return error_set(ERR_FAILED, "--logits %s: %s", o->logits, strerror(errno));
     if (o->against && !(p->against = fopen(o->against, "rb")))
         return error_set(ERR_BAD_FILE, "--against %s: %s", o->against, strerror(errno));
+    if (o->logits && is_open_as(p->against, o->logits))
+        return error_set(ERR_USAGE, "--logits %s: is the file of --against", o->logits);
+    if (o->logits && !(p->to = fopen(o->logits, "wb")))
+        return error_set(ERR_FAILED, "--logits %s: %s", o->logits, strerror(errno));
     p->other = calloc(engine_model(p->session->engine)->n_vocab, sizeof *p->other);
     return p->other ? 0 : error_set(ERR_NO_MEMORY, "out of memory for a row of logits");
 }

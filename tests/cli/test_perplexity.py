@@ -99,6 +99,15 @@ def test_divergence():
         close("largest divergence", got["max_divergence"], max(kl))
         same = sum(max(range(n), key=x.__getitem__) == max(range(n), key=y.__getitem__) for x, y in zip(*rows))
         close("the same likeliest token", got["same_likeliest"], same / len(kl))
+        os.symlink("a.bin", os.path.join(d, "link.bin"))
+        for name in ("a.bin", "link.bin"):
+            with open(a, "rb") as f:
+                before = f.read()
+            bad = t.stoa("perplexity", model, text, *FEW, "--against", a, "--logits", os.path.join(d, name), "--window", 20)
+            with open(a, "rb") as f:
+                t.check(f"--logits {name} is --against: refused, and it stays", bad.code == 2 and name in bad.err and f.read() == before, bad)
+        absent = t.stoa("perplexity", model, text, *FEW, "--against", os.path.join(d, "absent"), "--logits", os.path.join(d, "c.bin"))
+        t.check("no --against: no --logits is made", absent.code == 3 and not os.path.exists(os.path.join(d, "c.bin")), absent)
         for name, window, words in (("too few logits", 100, "fewer"), ("too many", 20, "more")):
             short = os.path.join(d, "short.bin")
             with open(a, "rb") as f, open(short, "wb") as out:
