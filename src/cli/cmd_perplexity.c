@@ -91,6 +91,10 @@ static void compare(struct perplexity *p, const float *logits, uint32_t n, doubl
         double log_q = other[i] - other_log_sum;
         divergence += exp(log_q) * (log_q - (logits[i] - log_sum));
     }
+    if (!isfinite(divergence)) {
+        p->err = error_set(ERR_BAD_FILE, "--against %s: holds what is no logit", p->session->options->against);
+        return;
+    }
     mean_add(&p->divergence, divergence);
     p->n_same += largest(other, n) == largest(logits, n);
 }
@@ -117,11 +121,11 @@ static int run_window(struct perplexity *p)
     int err = engine_add(p->session->engine, &sequence, &request);
     if (err < 0)
         return err;
-    while (!err && !p->err && !sequence_is_done(sequence))
-        err = MIN(engine_step(p->session->engine), 0);
+    while (err >= 0 && !p->err && !sequence_is_done(sequence))
+        err = engine_step(p->session->engine);
     engine_remove(p->session->engine, sequence);
     p->n_windows++;
-    return p->err ? p->err : err;
+    return p->err ? p->err : err < 0 ? err : 0;
 }
 
 static void show_progress(struct perplexity *p, size_t done, size_t all)
@@ -157,17 +161,17 @@ static int read_text(struct buffer *text, const char *path)
     FILE *f = fopen(path, "rb");
     if (!f)
         return error_set(ERR_BAD_FILE, "%s: %s", path, strerror(errno));
-    for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;)
+    for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0 && !text->failed;)
         buffer_add(text, piece, n);
     int err = ferror(f) ? error_set(ERR_BAD_FILE, "%s: %s", path, strerror(errno)) : 0;
     fclose(f);
     return text->failed ? error_set(ERR_NO_MEMORY, "out of memory for %s", path) : err;
 }
 
-static bool is_open_as(FILE *f, const char *path)
+static bool is_same_file(const char *path, const char *other)
 {
     struct stat a, b;
-    return f && fstat(fileno(f), &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return other && stat(path, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 /* What is read first: what is written is emptied. */
@@ -176,8 +180,8 @@ static int open_logits(struct perplexity *p)
     const struct options *o = p->session->options;
     if (o->against && !(p->against = fopen(o->against, "rb")))
         return error_set(ERR_BAD_FILE, "--against %s: %s", o->against, strerror(errno));
-    if (o->logits && is_open_as(p->against, o->logits))
-        return error_set(ERR_USAGE, "--logits %s: is the file of --against", o->logits);
+    if (o->logits && (is_same_file(o->logits, o->against) || is_same_file(o->logits, o->model) || is_same_file(o->logits, o->rest[0])))
+        return error_set(ERR_USAGE, "--logits %s: is a file that is read", o->logits);
     if (o->logits && !(p->to = fopen(o->logits, "wb")))
         return error_set(ERR_FAILED, "--logits %s: %s", o->logits, strerror(errno));
     p->other = calloc(engine_model(p->session->engine)->n_vocab, sizeof *p->other);

@@ -128,8 +128,39 @@ def test_refused():
                                  ("--logits where none can be", 1, (model, text, "--logits", "/nowhere/x"))):
             r = t.stoa("perplexity", *args)
             t.check(f"{name}: exit code {code}, one line", r.code == code and r.out == "" and r.err.count("\n") == 1, r)
+        for name, target in (("the text", text), ("the model", os.path.join(d, "m.gguf"))):
+            g.read(model).write(os.path.join(d, "m.gguf"))
+            with open(target, "rb") as f:
+                before = f.read()
+            r = t.stoa("perplexity", os.path.join(d, "m.gguf"), text, "--logits", target)
+            with open(target, "rb") as f:
+                t.check(f"--logits is {name}: refused, and it stays", r.code == 2 and target in r.err and f.read() == before, r)
+        noise = os.path.join(d, "noise.bin")
+        with open(noise, "wb") as f:
+            f.write(b"\xff" * (1 << 22))
+        r = t.stoa("perplexity", model, text, "--against", noise)
+        t.check("--against what is no logits: refused", r.code == 3 and "noise.bin" in r.err and r.out == "", r)
         full = t.stoa("perplexity", model, text, "--logits", "/dev/full")
         t.check("a full disk", full.code == 1 and "/dev/full" in full.err and full.out == "", full)
+
+
+def test_a_step_that_fails():
+    """One token of the text has an embedding that is not a number: no figure comes out of the other windows."""
+    if not t.have_tiny("perplexity of a NaN"):
+        return
+    with tempfile.TemporaryDirectory() as d:
+        model, text = model_and_text(d)
+        ids = t.stoa("tokenize", model, "--json", "-", input=TEXT).json["tokens"]
+        f, rare = g.read(model), next(x for x in ids[30:] if ids.count(x) == 1)
+        embedding = f.tensors["token_embd.weight"]
+        row = 4 * embedding.dims[0]
+        data = bytearray(embedding.bytes)
+        data[rare * row:rare * row + 4] = b"\0\0\xc0\x7f"
+        f.tensors["token_embd.weight"] = g.Tensor(embedding.dims, embedding.type, bytes(data))
+        f.write(os.path.join(d, "nan.gguf"))
+        for layout in ("tp=1", "tp=2"):
+            r = t.stoa("perplexity", os.path.join(d, "nan.gguf"), text, "--window", 16, "--layout", layout, *FEW)
+            t.check(f"one window fails, {layout}: exit code 1 and why", r.code == 1 and "not a number" in r.err and r.out == "", r)
 
 
 def test_layout():
