@@ -62,4 +62,27 @@ struct partial_stack {
     uint32_t depth;
 };
 
+/* a takes in b, which is newer; each instruction set has its own. */
+typedef void partial_merge_fn(struct attention_partial *a, const struct attention_partial *b, uint32_t head_dim);
+
+static inline void stack_merge_top(struct partial_stack *stack, uint32_t head_dim, partial_merge_fn *merge)
+{
+    merge(stack->part[stack->depth - 2], stack->part[stack->depth - 1], head_dim);
+    stack->depth--;
+}
+
+/* The partial of span (or run) `number` is there, above the topmost; see kernel.h for the order of the merges. */
+static inline void stack_push(struct partial_stack *stack, uint32_t number, uint32_t head_dim, partial_merge_fn *merge)
+{
+    stack->depth++;
+    for (; (number & 1) && stack->depth > 1; number >>= 1)          /* depth 1: the older is absent */
+        stack_merge_top(stack, head_dim, merge);
+}
+
+static inline void stack_merge_all(struct partial_stack *stack, uint32_t head_dim, partial_merge_fn *merge)
+{
+    while (stack->depth > 1)
+        stack_merge_top(stack, head_dim, merge);
+}
+
 #endif

@@ -97,20 +97,6 @@ static void partial_merge(struct attention_partial *a, const struct attention_pa
         a->o[d] = fmaf(b->o[d], cb, a->o[d] * ca);
 }
 
-static void stack_merge_top(struct partial_stack *stack, uint32_t head_dim)
-{
-    partial_merge(stack->part[stack->depth - 2], stack->part[stack->depth - 1], head_dim);
-    stack->depth--;
-}
-
-/* The partial of span (or run) `number` is there, above the topmost; see kernel.h for the order of the merges. */
-static void stack_push(struct partial_stack *stack, uint32_t number, uint32_t head_dim)
-{
-    stack->depth++;
-    for (; (number & 1) && stack->depth > 1; number >>= 1)          /* depth 1: the older is absent */
-        stack_merge_top(stack, head_dim);
-}
-
 static void write_result(const struct attention_args *args, uint32_t query, const struct attention_partial *part)
 {
     for (uint32_t d = 0; d < args->head_dim; d++)
@@ -139,10 +125,9 @@ static void query_attention(const struct attention_args *args, uint32_t query, e
         span_scores(score, &span, args->q[query], args, type);
         span_softmax(part, score, &span);
         span_output(part->o, score, &span, head_dim, type);
-        stack_push(&stack, s, head_dim);
+        stack_push(&stack, s, head_dim, partial_merge);
     }
-    while (stack.depth > 1)
-        stack_merge_top(&stack, head_dim);
+    stack_merge_all(&stack, head_dim, partial_merge);
     if (!args->partials)
         write_result(args, query, parts);
     else if (stack.depth == 1)
@@ -168,10 +153,9 @@ void attention_merge_c(const struct attention_args *args)
         struct partial_stack stack = { .depth = 0 };
         for (uint32_t run = first; run <= last; run++) {
             stack.part[stack.depth] = &args->partials[(size_t)(run - args->run) * args->n_queries + i];
-            stack_push(&stack, run, args->head_dim);
+            stack_push(&stack, run, args->head_dim, partial_merge);
         }
-        while (stack.depth > 1)
-            stack_merge_top(&stack, args->head_dim);
+        stack_merge_all(&stack, args->head_dim, partial_merge);
         write_result(args, i, stack.part[0]);
     }
 }

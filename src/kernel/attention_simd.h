@@ -242,20 +242,6 @@ static void partial_merge(struct attention_partial *a, const struct attention_pa
         vec_store(a->o + d, vec_fma(vec_load(b->o + d), cb, vec_mul(vec_load(a->o + d), ca)));
 }
 
-static void stack_merge_top(struct partial_stack *stack, uint32_t head_dim)
-{
-    partial_merge(stack->part[stack->depth - 2], stack->part[stack->depth - 1], head_dim);
-    stack->depth--;
-}
-
-/* The partial of span (or run) `number` is there, above the topmost; see kernel.h for the order of the merges. */
-static void stack_push(struct partial_stack *stack, uint32_t number, uint32_t head_dim)
-{
-    stack->depth++;
-    for (; (number & 1) && stack->depth > 1; number >>= 1)          /* depth 1: the older is absent */
-        stack_merge_top(stack, head_dim);
-}
-
 static void write_result(float *out, const struct attention_partial *part, uint32_t head_dim)
 {
     vec share = vec_all(1.0f / part->l);
@@ -271,8 +257,7 @@ static void query_finish(struct group *g, const struct attention_args *args, uin
 {
     struct partial_stack *stack = &g->stack[i];
 
-    while (stack->depth > 1)
-        stack_merge_top(stack, g->head_dim);
+    stack_merge_all(stack, g->head_dim, partial_merge);
     if (!args->partials)
         write_result(args->out[i], stack->part[0], g->head_dim);
     else if (stack->depth == 1)
@@ -342,7 +327,7 @@ static void group_span(struct group *g, uint32_t span)
     (g->n < MANY ? few_output : many_output)(g);
     for (uint32_t i = 0; i < g->n; i++)
         if (g->to[i])
-            stack_push(&g->stack[i], span, g->head_dim);
+            stack_push(&g->stack[i], span, g->head_dim, partial_merge);
 }
 
 static void attention(const struct attention_args *args, enum dtype type)
@@ -379,10 +364,9 @@ void SIMD(attention_merge)(const struct attention_args *args)
         struct partial_stack stack = { .depth = 0 };
         for (uint32_t run = first; run <= last; run++) {
             stack.part[stack.depth] = &args->partials[(size_t)(run - args->run) * args->n_queries + i];
-            stack_push(&stack, run, args->head_dim);
+            stack_push(&stack, run, args->head_dim, partial_merge);
         }
-        while (stack.depth > 1)
-            stack_merge_top(&stack, args->head_dim);
+        stack_merge_all(&stack, args->head_dim, partial_merge);
         write_result(args->out[i], stack.part[0], args->head_dim);
     }
 }
