@@ -1,0 +1,92 @@
+/* api.h: the OpenAI API without sockets: a body in, what to compute out; or an error as the API has them.
+ *
+ * api_read() may take long (a template, a tokenizer) and runs on a worker; it shares nothing but the model, which is read-only.
+ *
+ * Rules that hold for every field: null is absent; a field that is known and cannot be honoured, or has a wrong type or range, is a
+ * 400 that names it in `param`; one that is not known is accepted and told of once per name (or a 400, with --strict). */
+#ifndef STOA_FRONT_API_H
+#define STOA_FRONT_API_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+#include "wire/wire.pb-c.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What requests are read against; the same for all of them. */
+struct api_model {
+    const struct tokenizer *tokenizer;
+    const struct template *template;        /* NULL: the model has none, and chat is a 400 */
+    const char *bos, *eos;                  /* their text; "" when there is none */
+    const char *name;                       /* as served */
+    const char *fingerprint;                /* system_fingerprint: the numerics id */
+    uint32_t context, n_vocab;
+    int64_t created_s;                      /* of /v1/models */
+    bool strict;
+};
+
+struct api_error {
+    int status;                             /* 400 .. */
+    const char *type, *code;                /* "invalid_request_error"; code may be NULL */
+    char param[64];                         /* "" : null */
+    char message[512];
+};
+/* {"error": {"message": .., "type": .., "param": .., "code": ..}} */
+void api_write_error(struct buffer *out, const struct api_error *error);
+
+enum api_kind { API_CHAT, API_COMPLETION };
+
+struct api_prompt {
+    int32_t *ids;
+    size_t n_ids;
+    const char *text;                       /* for echo; NULL when it was given as ids */
+    size_t n_text;
+};
+struct api_bias {
+    uint32_t id;
+    float add;
+};
+/* Everything lies in its arena. */
+struct api_request {
+    struct arena *arena;
+    enum api_kind kind;
+    const char *model;                      /* as the client said it */
+    struct api_prompt *prompts;             /* one of a chat */
+    uint32_t n_prompts, n;                  /* n choices of each: choice i * n + k is the k-th of prompt i */
+    uint32_t max_tokens, min_tokens;        /* max: resolved, fits the context */
+    float temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
+    uint32_t top_k;
+    bool has_seed;
+    uint64_t seed;                          /* drawn by the front when !has_seed */
+    struct api_bias *bias;
+    uint32_t n_bias;
+    int32_t *stop_ids;                      /* with the model's end tokens, unless ignore_eos */
+    uint32_t n_stop_ids;
+    struct api_text { const char *bytes; size_t n_bytes; } *stop;
+    uint32_t n_stop;
+    bool include_stop, skip_special;        /* include_stop_str_in_output, skip_special_tokens (true unless said) */
+    bool stream, include_usage, echo, logprobs, return_token_ids;
+    uint32_t top_logprobs;
+    int32_t priority;
+    const char *cache_salt;                 /* NULL: none; its length is n_cache_salt */
+    size_t n_cache_salt;
+    const char *unknown[8];                 /* names of fields that were not known, for the log */
+    uint32_t n_unknown;
+};
+
+/* 0, or -1 with *error filled in.  On success *out is the caller's. */
+int api_read(struct api_request **out, enum api_kind kind, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
+void api_request_close(struct api_request *request);
+
+/* Bodies of the small routes; 0 with a body of JSON in `out`, or -1 with *error. */
+int api_tokenize(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
+int api_detokenize(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
+void api_models(struct buffer *out, const struct api_model *model);
+void api_model(struct buffer *out, const struct api_model *model, const char *name);
+extern const char api_openapi_json[];       /* of every route the front has */
+
+#endif
