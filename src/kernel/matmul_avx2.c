@@ -60,6 +60,9 @@ INLINE int steps_in_16_bits(enum dtype type)
     return 32767 / (2 * 127 * (SIGNED_DOTS(type) ? quant_info[type].offset : (1 << quant_info[type].bits) - 1));
 }
 
+/* gcc would make a tree of the sums of 16 bits, multiply everything first, and spill what 16 registers cannot hold. */
+#define KEEP_ORDER(sum) __asm__("" : "+x"(sum))
+
 /* Adds to dot[t] the products of n_steps times four quants, as signed as SIGNED_DOTS says, with row t of x. */
 INLINE void dots(enum dtype type, int step0, int n_steps, int n, ints *dot, const uint8_t *quants, size_t lane, const uint8_t *x,
                  size_t x_stride)
@@ -76,8 +79,11 @@ INLINE void dots(enum dtype type, int step0, int n_steps, int n, ints *dot, cons
             ints q = quants_all(x + t * x_stride + 4 * (step0 + j));
             ints products = _mm256_maddubs_epi16(magnitude, SIGNED_DOTS(type) ? _mm256_sign_epi8(q, w) : q);
             pairs[t] = j % n_together ? _mm256_add_epi16(pairs[t], products) : products;
-            if ((j + 1) % n_together == 0)
+            KEEP_ORDER(pairs[t]);
+            if ((j + 1) % n_together == 0) {
                 dot[t] = ints_add(dot[t], _mm256_madd_epi16(pairs[t], _mm256_set1_epi16(1)));
+                KEEP_ORDER(dot[t]);
+            }
         }
     }
 }
