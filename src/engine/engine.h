@@ -59,11 +59,31 @@ int engine_n_threads(const struct engine *e);               /* of this rank */
 const char *engine_isa(const struct engine *e);             /* and its instruction set, as --isa names it */
 
 /* ---- the leader's side ---- */
+/* What a step has brought for a sequence.  Log-probabilities are natural, and of the logits as the model gives them. */
+struct token_event {
+    int32_t id;
+    uint32_t index;                     /* 0 is the first of the answer, request.n_generated counted */
+    float logprob;                      /* with request.wants_logprobs */
+    uint32_t n_top;                     /* request.n_top, but no more than there are ids */
+    const struct token_logprob *top;    /* by falling logprob, ties to the lower id; borrowed, valid during the call */
+};
+
 struct sequence_request {
     const int32_t *tokens;              /* copied */
     uint32_t n_tokens;                  /* at least 1 */
-    uint32_t n_new;                     /* tokens to generate */
+    uint32_t n_generated;               /* so many of them, the last, are the answer so far: the sequence goes on with it */
+    uint32_t n_new;                     /* tokens to generate beyond `tokens` */
+    uint32_t min_new;                   /* of which so many before a stop id can be picked */
     struct sample_params params;
+    struct sample_penalties penalties;
+    const struct logit_bias *bias;      /* copied; each id once */
+    uint32_t n_bias;
+    const int32_t *stop_ids;            /* copied; picking one ends the sequence, and it is not among the new tokens */
+    uint32_t n_stop_ids;
+    bool wants_logprobs;
+    uint32_t n_top;                     /* with wants_logprobs: and of so many ids with the largest logits; SAMPLE_MAX_TOP at most */
+    /* Each new token, as it is picked, inside engine_step(): no call into the engine from here but sequence_stop().  NULL is fine. */
+    void (*on_token)(void *user, const struct token_event *event);
     bool all_rows;                      /* on_row for every position, else for the last of the prompt and each new token */
     /* With full_logits: the logits that follow `position`, n_vocab of them; valid during the call.  NULL is fine. */
     void (*on_row)(void *user, uint32_t position, const float *logits, uint32_t n_vocab);
@@ -80,10 +100,22 @@ void engine_remove(struct engine *e, struct sequence *s);
 /* Plans, runs, and takes the result of the oldest plan in flight: 1; 0 when no sequence has anything left to do. */
 int engine_step(struct engine *e);
 
+enum sequence_end {
+    SEQUENCE_RUNS,              /* it has not ended */
+    SEQUENCE_STOP,              /* a stop id was picked: sequence_stop_id() */
+    SEQUENCE_LENGTH,            /* all n_new are there */
+    SEQUENCE_FULL,              /* the cache cannot hold more of it */
+    SEQUENCE_CANCELLED,         /* sequence_stop() */
+    SEQUENCE_FAILED,            /* it went wrong, for itself alone: sequence_error() */
+};
+enum sequence_end sequence_end(const struct sequence *s);
+int32_t sequence_stop_id(const struct sequence *s);
+/* Of SEQUENCE_FAILED the code, with its line set as error_text(); else 0. */
+int sequence_error(const struct sequence *s);
 bool sequence_is_done(const struct sequence *s);
-/* The generated tokens so far. */
+/* The generated tokens so far, those of `tokens` not among them. */
 const int32_t *sequence_new_tokens(const struct sequence *s, uint32_t *n);
-/* Stops after what it has: an end token was seen. */
+/* Stops after what it has: a stop string was seen, or nobody wants more. */
 void sequence_stop(struct sequence *s);
 
 struct rank_counters {

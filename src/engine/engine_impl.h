@@ -16,7 +16,10 @@ struct sequence {
     uint32_t n_tokens, n_planned, n_in_flight;
     uint32_t n_stored;                  /* most positions that the cache has held of it since it last began anew */
     uint32_t *table[GRAPH_MAX_CACHE_GROUPS], n_blocks[GRAPH_MAX_CACHE_GROUPS];
-    bool stopped;
+    bool stopped;                       /* nothing more is planned of it; how it ended: */
+    enum sequence_end end;              /* SEQUENCE_RUNS also when n_new has been reached */
+    int32_t stop_id, *stop_ids;
+    char why[128];                      /* of SEQUENCE_FAILED */
 };
 
 /* One group along dp, as the leader sees it. */
@@ -116,7 +119,12 @@ bool sequence_wants_prefill(const struct sequence *s);
 bool sequence_is_running(const struct sequence *s);
 bool sequence_wants_decode(const struct sequence *s);
 bool sequence_wants_token(const struct sequence *s, uint32_t position);
-void sequence_take_token(struct sequence *s, int32_t id);
+/* What was picked for its next position, event->index left to be filled in. */
+void sequence_take_token(struct sequence *s, struct token_event *event);
+/* The first end of several is the one that counts. */
+void sequence_end_with(struct sequence *s, enum sequence_end end);
+/* SEQUENCE_FAILED, with the line of the error that is set. */
+void sequence_fail(struct sequence *s);
 void sequence_take_row(struct sequence *s, uint32_t position, const float *logits, uint32_t n_vocab);
 
 #endif

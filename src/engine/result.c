@@ -121,9 +121,9 @@ static int take_candidates(struct engine *e, struct group_plan *p)
     int err = 0;
     memset(e->taken, 0, e->mesh.size[AXIS_TP] * sizeof *e->taken);
     for (uint32_t r = 0; !err && r < p->plan->header.n_rows; r++) {
-        int32_t id;
-        if ((err = pick_token(e, &p->plan->row[r].params, &id)) == 0)
-            sequence_take_token(p->row_sequence[r], id);
+        struct token_event event = { 0 };
+        if ((err = pick_token(e, &p->plan->row[r].params, &event.id)) == 0)
+            sequence_take_token(p->row_sequence[r], &event);
     }
     return err;
 }
@@ -164,10 +164,10 @@ static int take_rows(struct engine *e, struct group_plan *p)
         if (one->failed)
             return error_set(ERR_NO_MEMORY, "no memory for candidates");
         struct candidate_row found;
-        int32_t id;
+        struct token_event event = { 0 };
         memcpy(&found, one->bytes, sizeof found);
-        if ((err = sample_pick(&id, (struct candidate *)(void *)(one->bytes + sizeof found), found.n_candidates, found.mass, &row->params)) == 0)
-            sequence_take_token(s, id);
+        if ((err = sample_pick(&event.id, (struct candidate *)(void *)(one->bytes + sizeof found), found.n_candidates, found.mass, &row->params)) == 0)
+            sequence_take_token(s, &event);
     }
     return err;
 }

@@ -17,12 +17,32 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SAMPLE_MAX_TOP 128          /* most logprobs beside the pick's own */
+
 struct sample_params {
     float temperature;      /* 0: greedy; else 1e-6 to 100 */
     float top_p;            /* 1: off */
+    float min_p;            /* 0: off */
     uint32_t top_k;         /* 0: off */
     uint32_t choice;        /* which of several answers to one prompt */
     uint64_t seed;
+};
+
+/* What a sequence's own tokens do to its next logits; all zero is off. */
+struct sample_penalties {
+    float repetition;       /* over prompt and answer; 0 and 1: off */
+    float frequency;        /* over the answer, for each time */
+    float presence;         /* over the answer, once */
+};
+
+struct logit_bias {
+    int32_t id;
+    float add;              /* to the logit; -INFINITY bans */
+};
+
+struct token_logprob {
+    int32_t id;
+    float logprob;
 };
 
 /* 0, or ERR_USAGE naming the parameter. */

@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "base/error.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,12 +25,43 @@ static uint32_t n_wanted(const struct sequence *s)
 
 bool sequence_is_done(const struct sequence *s)
 {
-    return s->stopped || (s->n_planned >= s->request.n_tokens && s->n_tokens >= n_wanted(s) && !s->n_in_flight);
+    return sequence_end(s) != SEQUENCE_RUNS;
+}
+
+/* ---- how it ends ---- */
+enum sequence_end sequence_end(const struct sequence *s)
+{
+    if (s->end != SEQUENCE_RUNS)
+        return s->end;
+    return s->n_planned >= s->request.n_tokens && s->n_tokens >= n_wanted(s) && !s->n_in_flight ? SEQUENCE_LENGTH : SEQUENCE_RUNS;
+}
+
+int32_t sequence_stop_id(const struct sequence *s)
+{
+    return s->stop_id;
+}
+
+int sequence_error(const struct sequence *s)
+{
+    return s->end == SEQUENCE_FAILED ? error_set(ERR_FAILED, "%s", s->why) : 0;
+}
+
+void sequence_end_with(struct sequence *s, enum sequence_end end)
+{
+    if (sequence_end(s) == SEQUENCE_RUNS)
+        s->end = end;
+    s->stopped = true;
 }
 
 void sequence_stop(struct sequence *s)
 {
-    s->stopped = true;
+    sequence_end_with(s, SEQUENCE_CANCELLED);
+}
+
+void sequence_fail(struct sequence *s)
+{
+    snprintf(s->why, sizeof s->why, "%s", error_text());
+    sequence_end_with(s, SEQUENCE_FAILED);
 }
 
 const int32_t *sequence_new_tokens(const struct sequence *s, uint32_t *n)
@@ -58,10 +90,27 @@ bool sequence_wants_token(const struct sequence *s, uint32_t position)
     return position == s->n_tokens && s->n_tokens < n_wanted(s) && !s->stopped;
 }
 
-void sequence_take_token(struct sequence *s, int32_t id)
+static bool is_stop_id(const struct sequence *s, int32_t id)
 {
-    if (s->n_tokens < n_wanted(s) && !s->stopped)
-        s->tokens[s->n_tokens++] = id;
+    for (uint32_t i = 0; i < s->request.n_stop_ids; i++)
+        if (s->stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+void sequence_take_token(struct sequence *s, struct token_event *event)
+{
+    if (s->n_tokens >= n_wanted(s) || s->stopped)
+        return;
+    if (is_stop_id(s, event->id)) {
+        s->stop_id = event->id;
+        sequence_end_with(s, SEQUENCE_STOP);
+        return;
+    }
+    event->index = s->request.n_generated + s->n_tokens - s->request.n_tokens;
+    s->tokens[s->n_tokens++] = event->id;
+    if (s->request.on_token)
+        s->request.on_token(s->request.user, event);
 }
 
 void sequence_take_row(struct sequence *s, uint32_t position, const float *logits, uint32_t n_vocab)
@@ -76,6 +125,10 @@ static int check_request(const struct engine *e, const struct sequence_request *
     int err = sample_check(&r->params);
     if (err < 0)
         return err;
+    if (r->n_top > SAMPLE_MAX_TOP)
+        return error_set(ERR_USAGE, "%u top logprobs are more than %u", r->n_top, SAMPLE_MAX_TOP);
+    if (r->n_generated > r->n_tokens)
+        return error_set(ERR_USAGE, "%u of %u tokens can not be generated", r->n_generated, r->n_tokens);
     if (r->all_rows && !e->options.full_logits)
         return error_set(ERR_USAGE, "all rows are wanted of an engine without full logits");
     if (!r->n_tokens)
@@ -103,6 +156,7 @@ static void close_sequence(struct engine *e, struct sequence *s)
         block_pool_give_back(&e->group[s->group].pool[g], s->table[g], s->n_blocks[g]);
         free(s->table[g]);
     }
+    free(s->stop_ids);
     free(s->tokens);
     free(s);
 }
@@ -136,6 +190,17 @@ static int find_home(const struct engine *e, uint32_t *home)
     return n < e->limits.n_sequences ? 0 : error_set(ERR_FULL, "%u sequences are running already", n * e->n_groups);
 }
 
+static int copy_stop_ids(struct sequence *s, const struct sequence_request *request)
+{
+    int32_t *ids = realloc(s->stop_ids, (request->n_stop_ids + 1) * sizeof *ids);
+    if (!ids)
+        return error_set(ERR_NO_MEMORY, "no memory for %u stop ids", request->n_stop_ids);
+    s->stop_ids = ids;
+    if (request->n_stop_ids)
+        memcpy(ids, request->stop_ids, request->n_stop_ids * sizeof *ids);
+    return 0;
+}
+
 static void begin(struct sequence *s, const struct sequence_request *request, uint32_t n_common)
 {
     s->request = *request;
@@ -144,6 +209,7 @@ static void begin(struct sequence *s, const struct sequence_request *request, ui
     s->n_planned = n_common;
     s->n_stored = n_common ? s->n_stored : 0;
     s->stopped = false;
+    s->end = SEQUENCE_RUNS;
 }
 
 int engine_add(struct engine *e, struct sequence **out, const struct sequence_request *request)
@@ -154,6 +220,10 @@ int engine_add(struct engine *e, struct sequence **out, const struct sequence_re
     if ((err = check_request(e, request)) < 0 || (err = find_home(e, &home)) < 0 ||
         (err = open_sequence(e, &s, home, request->n_tokens + request->n_new)) < 0)
         return err;
+    if ((err = copy_stop_ids(s, request)) < 0) {
+        close_sequence(e, s);
+        return err;
+    }
     begin(s, request, 0);
     struct sequence **end = &e->group[home].sequences;
     while (*end)
@@ -188,7 +258,7 @@ int engine_continue(struct engine *e, struct sequence *s, const struct sequence_
 {
     int err;
     if ((err = check_request(e, request)) < 0 || (err = drain(e, s)) < 0 ||
-        (err = take_blocks(e, s, request->n_tokens + request->n_new)) < 0)
+        (err = take_blocks(e, s, request->n_tokens + request->n_new)) < 0 || (err = copy_stop_ids(s, request)) < 0)
         return err;
     begin(s, request, n_common(e, s, request));
     return 0;

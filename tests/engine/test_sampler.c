@@ -314,9 +314,15 @@ static void test_broken_logits(void)
 static void test_check(void)
 {
     static const struct { const char *name; struct sample_params params; int want; } rows[] = {
-        { "greedy", { 0, 1, 0, 0, 0 }, 0 },          { "hottest", { 100, 1, 0, 0, 0 }, 0 },     { "too hot", { 100.1f, 1, 0, 0, 0 }, ERR_USAGE },
-        { "negative", { -1, 1, 0, 0, 0 }, ERR_USAGE }, { "temperature NaN", { NAN, 1, 0, 0, 0 }, ERR_USAGE }, { "top-p 0", { 1, 0, 0, 0, 0 }, ERR_USAGE },
-        { "top-p above 1", { 1, 1.01f, 0, 0, 0 }, ERR_USAGE }, { "top-p NaN", { 1, NAN, 0, 0, 0 }, ERR_USAGE }, { "top-p tiny", { 1, 1e-9f, 0, 0, 0 }, 0 },
+        { "greedy", { .top_p = 1 }, 0 },
+        { "hottest", { .temperature = 100, .top_p = 1 }, 0 },
+        { "too hot", { .temperature = 100.1f, .top_p = 1 }, ERR_USAGE },
+        { "negative", { .temperature = -1, .top_p = 1 }, ERR_USAGE },
+        { "temperature NaN", { .temperature = NAN, .top_p = 1 }, ERR_USAGE },
+        { "top-p 0", { .temperature = 1 }, ERR_USAGE },
+        { "top-p above 1", { .temperature = 1, .top_p = 1.01f }, ERR_USAGE },
+        { "top-p NaN", { .temperature = 1, .top_p = NAN }, ERR_USAGE },
+        { "top-p tiny", { .temperature = 1, .top_p = 1e-9f }, 0 },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         check_begin("sample_check: %s", rows[i].name);
