@@ -50,6 +50,14 @@ override LDLIBS += $(shell pkg-config --libs hwloc)
 else
 $(warning hwloc is missing: built without it, two hardware threads count as two cores and all memory as one node)
 endif
+wire := $(and $(call have,libprotobuf-c),$(shell command -v protoc-c))
+ifdef wire
+override CPPFLAGS += -DHAVE_WIRE -I$(B)/src
+override LDLIBS += $(shell pkg-config --libs libprotobuf-c)
+messages := $(B)/src/wire/wire.pb-c
+else
+$(warning protobuf-c (libprotobuf-c and protoc-c) is missing: built without it, there is no stoa serve and no stoa replica)
+endif
 endif
 
 arch := $(shell $(CC) -dumpmachine | cut -d- -f1)
@@ -63,7 +71,11 @@ endif
 ifndef mpi
 sources := $(filter-out src/comm/comm_mpi.c,$(sources))
 endif
-objects := $(sources:%.c=$(B)/%.o)
+# What speaks in frames.
+ifndef wire
+sources := $(filter-out src/wire/% src/front/% src/engine/replica% src/cli/cmd_serve.c src/cli/cmd_replica.c,$(sources))
+endif
+objects := $(sources:%.c=$(B)/%.o) $(messages:=.o)
 library := $(B)/libstoa.a
 cli_objects := $(filter $(B)/src/cli/%,$(objects))
 
@@ -87,12 +99,17 @@ $(B)/%_avx512.o: override CFLAGS += $(avx512) $(simd_sanitized)
 $(B)/%_amx.o: override CFLAGS += $(avx512) -mamx-tile -mamx-int8 $(simd_sanitized)
 $(B)/%_neon.o: override CFLAGS += -march=armv8.2-a+dotprod $(simd_sanitized)
 $(B)/src/comm/comm_mpi.o: override CFLAGS += $(mpi_cflags)
-$(B)/%.o: %.c
+$(B)/%.o: %.c | $(messages:=.h)
 	@mkdir -p $(dir $@)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+$(B)/%.o: $(B)/%.c
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+$(B)/%.pb-c.h $(B)/%.pb-c.c: %.proto
+	@mkdir -p $(dir $@)
+	protoc-c -I$(dir $<) --c_out=$(dir $@) $<
 
 # Every tests/*/test_*.c is a program of its own, and so is every long_*.c, which scripts/check-long runs.
-tests := $(patsubst %.c,$(B)/%,$(wildcard $(TESTS)))
+tests := $(patsubst %.c,$(B)/%,$(filter-out $(if $(wire),,tests/wire/% tests/front/%),$(wildcard $(TESTS))))
 $(B)/tests/%: $(B)/tests/%.o $(B)/tests/check.o $(library)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 $(B)/tests/%: override LDLIBS += $(shell pkg-config --libs jansson)
