@@ -198,7 +198,7 @@ int engine_open(struct engine **out, const struct model_file *file, const struct
     if ((err = open_groups(e)) < 0)
         comm_abort(world, error_exit_code(err));        /* half a group: other ranks can not be told otherwise */
     err = open_rank(e, file);
-    if ((err = agree(e, err, options_digest(file, &e->options))) < 0) {
+    if ((err = agree(e, err, options_digest(file, &e->options))) < 0 || (err = processes_gather(&e->processes, world)) < 0) {
         e->n_ranks = 0;         /* nobody follows: close without a last plan */
         engine_close(e);
         return err;
@@ -219,6 +219,7 @@ void engine_close(struct engine *e)
     plan_close(e->plan);
     free(e->plan_bytes);
     free(e->row_max);
+    free(e->processes);
     buffer_release(&e->result);
     for (int a = 0; a < N_AXES; a++)
         comm_close(e->axis[a]);
@@ -250,6 +251,11 @@ const char *engine_isa(const struct engine *e)
 int engine_n_ranks(const struct engine *e)
 {
     return (int)e->n_ranks;
+}
+
+const struct rank_process *engine_processes(const struct engine *e)
+{
+    return e->processes;
 }
 
 int engine_n_threads(const struct engine *e)

@@ -58,6 +58,14 @@ int engine_n_ranks(const struct engine *e);
 int engine_n_threads(const struct engine *e);               /* of this rank */
 const char *engine_isa(const struct engine *e);             /* and its instruction set, as --isa names it */
 
+/* Which process a rank is, so that somebody else can see that it is gone: a pid that has come back has another start time. */
+struct rank_process {
+    char host[65];
+    int32_t pid;
+    uint64_t start_time;                /* field 22 of /proc/PID/stat; 0 where it cannot be read */
+};
+const struct rank_process *engine_processes(const struct engine *e);        /* [engine_n_ranks()] */
+
 /* ---- the leader's side ---- */
 /* What a step has brought for a sequence.  Log-probabilities are natural, and of the logits as the model gives them. */
 struct token_event {

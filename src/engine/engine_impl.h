@@ -55,6 +55,7 @@ struct engine {
     struct peaks peaks;
     struct mesh mesh;
     uint32_t rank, n_ranks;
+    struct rank_process *processes;     /* [n_ranks] */
     bool is_last_stage;
     const float *logits;                /* of this rank's slice after a step */
     uint32_t n_slice;                   /* its columns */
@@ -77,6 +78,10 @@ struct engine {
     struct buffer *incoming;            /* [ranks of a group's last stage] */
     size_t *taken;                      /* [the same]: how much of each has been taken over */
 };
+
+/* process.c */
+/* Collective over the world. */
+int processes_gather(struct rank_process **out, struct comm *world);
 
 /* result.c */
 /* This rank's part of the plan's result, for the leader. */

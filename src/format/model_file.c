@@ -193,6 +193,32 @@ uint64_t model_file_stamp(const struct model_file *file)
     return file->stamp;
 }
 
+static size_t take_sample(const struct model_file *file, const struct model_tensor *t, size_t at, unsigned char *to)
+{
+    const size_t window = 1 << 16, most = MODEL_SAMPLE_BYTES / 2;      /* window: what the system maps around a page that is touched */
+    size_t begin = at > window ? at - window : 0, n = MIN(most, t->n_bytes - at);
+    memcpy(to, (const char *)t->data + at, n);
+    model_file_drop_pages(file, (const char *)t->data + begin, MIN(2 * window, t->n_bytes - begin));
+    return n;
+}
+
+size_t model_file_sample(const struct model_file *file, const struct model_tensor *t, unsigned char sample[MODEL_SAMPLE_BYTES])
+{
+    size_t n = take_sample(file, t, t->n_bytes / 3, sample);
+    return n + take_sample(file, t, t->n_bytes / 3 * 2, sample + n);
+}
+
+struct model_identity model_file_identity(const struct model_file *file)
+{
+    struct { uint64_t before[2]; unsigned char sample[MODEL_SAMPLE_BYTES]; } piece = { .before = { file->digest } };
+    for (uint64_t i = 0; i < file->n_tensors; i++) {
+        XXH128_hash_t h = XXH3_128bits(&piece, sizeof piece.before + model_file_sample(file, file->tensors[i], piece.sample));
+        piece.before[0] = h.high64;
+        piece.before[1] = h.low64;
+    }
+    return (struct model_identity){ { piece.before[0], piece.before[1] } };
+}
+
 uint64_t model_file_n_tensors(const struct model_file *file)
 {
     return file->n_tensors;

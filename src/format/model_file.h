@@ -46,6 +46,15 @@ uint64_t model_file_digest(const struct model_file *file);
  * opened.  A file with another stamp may have other tensor data.  The other way round, who writes into a file and sets its mtime back
  * still changes its ctime. */
 uint64_t model_file_stamp(const struct model_file *file);
+/* A few bytes of a tensor's data, at a third and at two thirds of it: two models may differ in nothing else that is looked at.  Returns
+ * how many; the pages around them are given back. */
+#define MODEL_SAMPLE_BYTES 128
+size_t model_file_sample(const struct model_file *file, const struct model_tensor *tensor, unsigned char sample[MODEL_SAMPLE_BYTES]);
+/* A hash of the digest and a sample of every tensor: what this model is, on any machine and under any name. */
+struct model_identity {
+    uint64_t word[2];
+};
+struct model_identity model_file_identity(const struct model_file *file);
 
 uint64_t model_file_n_tensors(const struct model_file *file);
 /* In file order; i < n_tensors. */

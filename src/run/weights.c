@@ -212,15 +212,6 @@ static int pack(struct weights *weights, struct pool *pool)
 }
 
 /* ---- packed files ---- */
-/* A few bytes of a tensor: two models may differ in nothing else that is looked at.  The pages around them are given back. */
-static void add_sample(XXH3_state_t *hash, const struct model_file *file, const struct model_tensor *t, size_t at)
-{
-    const size_t window = 1 << 16;              /* what the system maps around a page that is touched */
-    size_t begin = at > window ? at - window : 0;
-    XXH3_128bits_update(hash, (const char *)t->data + at, MIN(64, t->n_bytes - at));
-    model_file_drop_pages(file, (const char *)t->data + begin, MIN(2 * window, t->n_bytes - begin));
-}
-
 /* What the part's bytes follow from, but for the tensors' data. */
 static void add_description(XXH3_state_t *hash, const struct part *part)
 {
@@ -247,8 +238,8 @@ static int make_key(struct packed_key *out, const struct weights *weights)
             continue;
         add_description(hash, part);
         for (uint32_t s = 0; s < part->n_sources; s++) {
-            add_sample(hash, weights->file, part->source[s], part->source[s]->n_bytes / 3);
-            add_sample(hash, weights->file, part->source[s], part->source[s]->n_bytes / 3 * 2);
+            unsigned char sample[MODEL_SAMPLE_BYTES];
+            XXH3_128bits_update(hash, sample, model_file_sample(weights->file, part->source[s], sample));
         }
     }
     XXH128_hash_t h = XXH3_128bits_digest(hash);
