@@ -412,7 +412,7 @@ static int eval_sign(struct template_run *run, const struct template_node *node,
         return out->kind == VALUE_UNDEFINED ? template_undefined(run, out) :
                template_fail(run, "a sign does not work for %s", template_kind_name(out->kind));
     if (out->kind == VALUE_FLOAT)
-        out->real = node->value.number < 0 ? -out->real : out->real;
+        *out = template_value_float(node->value.number < 0 ? -out->real : out->real);
     else
         return template_operate(run, TEMPLATE_MULTIPLY, &node->value, out, out);
     return 0;

@@ -332,9 +332,8 @@ int template_filter_abs(run_t *run, const value_t *a, value_t *out)
     int err = want_number(run, &a[0]);
     if (err < 0)
         return err;
-    *out = a[0];
     if (a[0].kind == VALUE_FLOAT) {
-        out->real = fabs(a[0].real);
+        *out = template_value_float(fabs(a[0].real));
         return 0;
     }
     const value_t sign = template_value_int(template_as_integer(&a[0]) < 0 ? -1 : 1);
@@ -357,7 +356,7 @@ static int round_common(run_t *run, const value_t *value, int64_t digits, value_
     if (isinf(value->real) || value->real != value->real || digits > 22)
         return 0;
     snprintf(text, sizeof text, "%.*f", (int)digits, value->real);
-    out->real = strtod(text, NULL);
+    *out = template_value_float(strtod(text, NULL));
     return 0;
 }
 

@@ -135,11 +135,16 @@ static int json_map(struct json *j, const struct template_map *map)
     return err;
 }
 
-static int json_float(struct json *j, double real)
+static int json_float(struct json *j, const struct template_value *value)
 {
     char text[32];
+    double real = value->real;
     bool finite = real - real <= 0;
     size_t n = template_float_text(real, text);
+    if (value->written) {
+        buffer_add_text(&j->out, value->written);
+        return template_spend(j->run, strlen(value->written));
+    }
     if (finite)
         buffer_add(&j->out, text, n);
     else
@@ -156,7 +161,7 @@ static int json_add(struct json *j, const struct template_value *value)
     case VALUE_NONE:   buffer_add_text(&j->out, "null"); return 0;
     case VALUE_BOOL:   buffer_add_text(&j->out, value->flag ? "true" : "false"); return 0;
     case VALUE_INT:    buffer_printf(&j->out, "%" PRId64, value->number); return 0;
-    case VALUE_FLOAT:  return json_float(j, value->real);
+    case VALUE_FLOAT:  return json_float(j, value);
     case VALUE_STRING: return json_text(j, value);
     case VALUE_MAP:    return json_map(j, value->map);
     case VALUE_LIST:

@@ -150,6 +150,8 @@ int template_to_text(struct template_run *run, const struct template_value *valu
         snprintf(digits, sizeof digits, "%" PRId64, value->number);
         return template_new_text(run, digits, strlen(digits), text);
     case VALUE_FLOAT:
+        if (value->written)
+            return template_new_text(run, value->written, strlen(value->written), text);
         return template_new_text(run, digits, template_float_text(value->real, digits), text);
     case VALUE_LIST:
     case VALUE_MAP:

@@ -96,21 +96,29 @@ bool template_map_set(struct arena *arena, struct template_value map, const char
 bool template_map_set_value(struct arena *arena, struct template_value value, struct template_value key,
                             struct template_value item)
 {
+    unsigned depth = template_value_depth(&item) + 1;
+    if ((value.kind != VALUE_MAP && value.kind != VALUE_NAMESPACE) || depth > TEMPLATE_MAX_DEPTH)
+        return false;
+    struct template_value *there = template_map_find_value(value.map, &key);
+    if (!there)
+        return template_map_add(arena, value, key, item);
+    value.map->depth = MAX(value.map->depth, depth);
+    *there = item;
+    return true;
+}
+
+bool template_map_add(struct arena *arena, struct template_value value, struct template_value key, struct template_value item)
+{
     struct template_map *map = value.map;
     unsigned depth = template_value_depth(&item) + 1;
     if ((value.kind != VALUE_MAP && value.kind != VALUE_NAMESPACE) || depth > TEMPLATE_MAX_DEPTH)
         return false;
-    struct template_value *there = template_map_find_value(map, &key);
     void *entries = map->entries;
-    map->depth = MAX(map->depth, depth);
-    if (there) {
-        *there = item;
-        return true;
-    }
     if (!grow(arena, &entries, map->n, &map->capacity, sizeof *map->entries))
         return false;
     map->entries = entries;
     map->entries[map->n++] = (struct template_entry){ key, item };
+    map->depth = MAX(map->depth, depth);
     return true;
 }
 

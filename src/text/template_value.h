@@ -34,7 +34,10 @@ struct template_value {
     union {
         bool flag;
         int64_t number;
-        double real;
+        struct {
+            double real;
+            const char *written;        /* a number of JSON that neither kind can hold: its text, which it prints as; else NULL */
+        };
         struct { const char *bytes; size_t n_bytes; } text;     /* UTF-8; NULs are allowed */
         struct template_list *list;
         struct template_map *map;                               /* of VALUE_MAP and VALUE_NAMESPACE */
@@ -102,6 +105,8 @@ bool template_map_set(struct arena *arena, struct template_value map, const char
                       struct template_value value);
 bool template_map_set_value(struct arena *arena, struct template_value map, struct template_value key,
                             struct template_value value);
+/* The same for a key that is known not to be there, without a look at those that are. */
+bool template_map_add(struct arena *arena, struct template_value map, struct template_value key, struct template_value value);
 /* NULL when there is none. */
 struct template_value *template_map_find(const struct template_map *map, const char *key, size_t n_key);
 struct template_value *template_map_find_value(const struct template_map *map, const struct template_value *key);
@@ -160,7 +165,7 @@ const char *template_kind_name(enum template_kind kind);
 /* What str.isspace() and str.strip() take for white space: more than White_Space has. */
 bool template_is_space(uint32_t code);
 
-#define TEMPLATE_MAX_DEPTH 64           /* of values in each other */
+#define TEMPLATE_MAX_DEPTH 160          /* of values in each other: what json_in.h reads, in a list of messages in a context */
 #define TEMPLATE_MAX_NESTING 256        /* of nodes in each other; a pair of brackets in an expression counts as 3 */
 
 #endif
