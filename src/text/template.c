@@ -151,7 +151,7 @@ static int copy_message(struct arena *arena, const struct template *template, co
     *copy = template_value_map(arena);
     for (size_t i = 0; i < message->map->n; i++) {
         const struct template_entry *entry = &message->map->entries[i];
-        if (copy->kind == VALUE_ABSENT || !template_map_set_value(arena, *copy, entry->key, entry->value))
+        if (copy->kind == VALUE_ABSENT || !template_map_add(arena, *copy, entry->key, entry->value))
             return no_memory();
     }
     content = template_map_find(message->map, "content", 7);

@@ -223,6 +223,18 @@ static const struct spelling *special_at(const struct tokenizer *t, const char *
     return found;
 }
 
+bool tokenizer_has_control(const struct tokenizer *t, const char *text, size_t n_bytes)
+{
+    for (size_t at = 0, taken; at < n_bytes; at++) {
+        if (!t->begins_special[(unsigned char)text[at]])
+            continue;
+        const struct spelling *special = special_at(t, text + at, n_bytes - at, TOKENIZE_SPECIAL, &taken);
+        if (special && t->vocab.type[special->id] != TOKEN_USER_DEFINED)
+            return true;
+    }
+    return false;
+}
+
 /* Control tokens are neither begun in a plain range nor reach into one. */
 static const struct spelling *special_outside(const struct tokenizer *t, const struct encode_text *text, size_t at, size_t *next_plain,
                                               size_t *taken)

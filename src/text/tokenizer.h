@@ -33,6 +33,8 @@ int32_t tokenizer_end(const struct tokenizer *tokenizer);        /* id to put af
 bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);    /* end of text, of turn: generation stops there */
 /* Stands for no text; so does the unknown token. */
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
+/* Whether the text of one stands in these bytes, so that TOKENIZE_SPECIAL would make it a token. */
+bool tokenizer_has_control(const struct tokenizer *tokenizer, const char *text, size_t n_bytes);
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *piece);    /* exact piece as stored, or -1 */
 
 enum tokenize_flags {
