@@ -1,0 +1,88 @@
+/* The text that Prometheus reads, and counters that only rise. */
+#include "tests/check.h"
+
+#include "front/metrics.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool has(const struct metrics *m, const char *line)
+{
+    struct buffer out = { 0 };
+    char whole[256];
+    snprintf(whole, sizeof whole, "\n%s\n", line);
+    metrics_write(m, &out);
+    bool there = out.bytes && strstr(out.bytes, whole);
+    if (!there)
+        printf("not there: %s\n", line);
+    buffer_release(&out);
+    return there;
+}
+
+static void test_text(void)
+{
+    struct metrics m = { .model_name = "a \"b\"\\c\nd" };
+    check_begin("labels and numbers");
+    m.generation_tokens = 18446744073709551615u;
+    m.kv_usage = 0.25;
+    m.ends[END_ABORT] = 2;
+    check(has(&m, "vllm:generation_tokens_total{model_name=\"a \\\"b\\\"\\\\c\\nd\"} 18446744073709551615"));
+    m.model_name = "m";
+    check(has(&m, "vllm:kv_cache_usage_perc{model_name=\"m\"} 0.25"));
+    check(has(&m, "vllm:request_success_total{model_name=\"m\",finished_reason=\"abort\"} 2"));
+    check(has(&m, "stoa_requests_total{model_name=\"m\",end=\"abort\"} 2"));
+    check(has(&m, "# TYPE vllm:num_requests_running gauge"));
+    metrics_count_http(&m, "/v1/models", 200);
+    metrics_count_http(&m, "/v1/models", 200);
+    metrics_count_http(&m, "/v1/models", 401);
+    check(has(&m, "stoa_http_requests_total{model_name=\"m\",route=\"/v1/models\",status=\"200\"} 2"));
+    check(has(&m, "stoa_http_requests_total{model_name=\"m\",route=\"/v1/models\",status=\"401\"} 1"));
+    metrics_release(&m);
+}
+
+static void test_histogram(void)
+{
+    struct metrics m = { .model_name = "m" };
+    check_begin("a histogram adds up");
+    metrics_observe(&m, HISTOGRAM_PROMPT_TOKENS, 1);        /* on a bound: inside it */
+    metrics_observe(&m, HISTOGRAM_PROMPT_TOKENS, 3);
+    metrics_observe(&m, HISTOGRAM_PROMPT_TOKENS, 1e9);
+    check(has(&m, "vllm:request_prompt_tokens_bucket{model_name=\"m\",le=\"1\"} 1"));
+    check(has(&m, "vllm:request_prompt_tokens_bucket{model_name=\"m\",le=\"2\"} 1"));
+    check(has(&m, "vllm:request_prompt_tokens_bucket{model_name=\"m\",le=\"5\"} 2"));
+    check(has(&m, "vllm:request_prompt_tokens_bucket{model_name=\"m\",le=\"1e+06\"} 2"));
+    check(has(&m, "vllm:request_prompt_tokens_bucket{model_name=\"m\",le=\"+Inf\"} 3"));
+    check(has(&m, "vllm:request_prompt_tokens_count{model_name=\"m\"} 3"));
+    check(has(&m, "vllm:request_prompt_tokens_sum{model_name=\"m\"} 1e+09"));
+}
+
+static const struct { const char *name; bool starts; uint64_t says, want; } reports[] = {
+    { "a first report", true, 5, 5 },
+    { "the same again", false, 5, 5 },
+    { "more", false, 9, 9 },
+    { "less: nothing", false, 7, 9 },
+    { "more than the most", false, 10, 10 },
+    { "a new replica begins at 0", true, 3, 13 },
+    { "and goes on", false, 4, 14 },
+};
+
+static void test_restart(void)
+{
+    struct metrics m = { .model_name = "m" };
+    for (size_t i = 0; i < COUNT_OF(reports); i++) {
+        check_begin("%s", reports[i].name);
+        if (reports[i].starts)
+            metrics_replica_starts(&m);
+        metrics_replica_says(&m, &(struct replica_counts){ .preemptions = reports[i].says });
+        check_int(m.replica.preemptions, reports[i].want);
+        check_int(m.replica.steps, 0);
+    }
+}
+
+int main(void)
+{
+    test_text();
+    test_histogram();
+    test_restart();
+    return check_done();
+}
