@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "kernel/kernel.h"
 
+#include <string.h>
 #include <sys/mman.h>
 
 size_t kv_block_bytes(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, enum dtype type)
@@ -31,6 +32,13 @@ uint32_t kv_sequence_blocks(uint32_t window, uint32_t context, uint32_t n_step)
     if (!window || window > context)
         return all;
     return MIN(all, (window - 1 + n_step + BLOCK_TOKENS - 2) / BLOCK_TOKENS + 1);
+}
+
+void kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to)
+{
+    size_t n_bytes = (size_t)kv->n_layers * kv->n_kv_heads * kv->tile_bytes;
+    if (n_bytes)
+        memcpy(kv->bytes + to * n_bytes, kv->bytes + from * n_bytes, n_bytes);
 }
 
 void kv_cache_release(struct kv_cache *kv)

@@ -25,6 +25,9 @@ size_t kv_block_bytes(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim,
 int kv_cache_open(struct kv_cache *kv, uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim, enum dtype type, uint32_t n_blocks);
 void kv_cache_release(struct kv_cache *kv);
 
+/* `to` gets the bytes of `from`, another block. */
+void kv_cache_copy(struct kv_cache *kv, uint32_t from, uint32_t to);
+
 /* Blocks that one sequence of at most `context` tokens needs, of which a step adds at most `n_step`: its own number for window 0,
  * else as many as hold the window of the step's first token and the step, used as a ring. */
 uint32_t kv_sequence_blocks(uint32_t window, uint32_t context, uint32_t n_step);

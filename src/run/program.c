@@ -459,6 +459,11 @@ int program_step(struct program *p, const struct step *step)
     return p->error < 0 ? p->error : cpu_float_mode_check();
 }
 
+void program_copy_block(struct program *p, uint32_t cache_group, uint32_t from, uint32_t to)
+{
+    kv_cache_copy(&p->cache[cache_group], from, to);
+}
+
 const float *program_output(const struct program *p, const char *name, uint32_t *n_columns)
 {
     for (const struct node *n = p->graph->last; n; n = n->prev)

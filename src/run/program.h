@@ -42,6 +42,9 @@ struct step_table {
     uint32_t n_blocks;
     const uint32_t *blocks;
 };
+/* Between steps: block `to` of the cache group gets what `from` holds. */
+void program_copy_block(struct program *program, uint32_t cache_group, uint32_t from, uint32_t to);
+
 /* What one step computes.  Tokens of a sequence stand together, in ascending position. */
 struct step_sequence {
     uint32_t first_token, n_tokens;         /* of the step's tokens */
