@@ -7,33 +7,31 @@
 
 #include <stdlib.h>
 
-struct cache_blocks cache_blocks(uint32_t window, uint32_t context, uint32_t n_step, uint32_t n_sequences)
+struct cache_blocks cache_blocks(uint32_t window, uint32_t context, uint32_t n_step, uint32_t n_sequences, uint32_t n_most)
 {
-    uint32_t n = kv_sequence_blocks(window, context, n_step);
-    return (struct cache_blocks){ .window = window, .n_sequence = n, .n_all = n * n_sequences };
+    uint32_t n = kv_sequence_blocks(window, context, n_step), n_all = n * n_sequences;
+    return (struct cache_blocks){ .window = window, .n_sequence = n, .n_all = n_most ? MIN(n_most, n_all) : n_all };
 }
 
 uint32_t cache_blocks_table(const struct cache_blocks *c, uint32_t n_positions)
 {
-    return c->window ? c->n_sequence : DIV_UP(n_positions, BLOCK_TOKENS);
+    return MIN(c->n_sequence, DIV_UP(n_positions, BLOCK_TOKENS));
 }
 
-/* A ring's place of position p is taken by p + its length, so the oldest position still wanted must be less than a length
- * behind the newest stored.  One number for the newest is enough although a sequence may go back and on several times: it
- * goes back only to where this holds, and what it stores from there on is newer than what it wanted. */
-bool cache_blocks_keep(const struct cache_blocks *c, uint32_t n_common, uint32_t n_stored)
+uint32_t cache_blocks_first_seen(const struct cache_blocks *c, uint32_t position)
 {
-    uint32_t oldest = n_common >= c->window ? n_common + 1 - c->window : 0;
-    return !c->window || oldest == n_common || (uint64_t)oldest + c->n_sequence * BLOCK_TOKENS >= n_stored;
+    return c->window && position >= c->window ? (position + 1 - c->window) / BLOCK_TOKENS : 0;
 }
 
 int block_pool_init(struct block_pool *pool, uint32_t n_blocks)
 {
-    *pool = (struct block_pool){ .block = calloc(n_blocks, sizeof *pool->block) };
-    if (!pool->block)
+    *pool = (struct block_pool){ .n_blocks = n_blocks, .oldest = NO_BLOCK, .newest = NO_BLOCK,
+                                 .free = calloc(n_blocks, sizeof *pool->free), .block = calloc(n_blocks, sizeof *pool->block) };
+    if (!pool->free || !pool->block)
         return error_set(ERR_NO_MEMORY, "no memory for the numbers of %u KV blocks", n_blocks);
     while (pool->n_free < n_blocks) {
-        pool->block[pool->n_free] = n_blocks - 1 - pool->n_free;
+        pool->block[pool->n_free].node = NO_NODE;
+        pool->free[pool->n_free] = n_blocks - 1 - pool->n_free;
         pool->n_free++;
     }
     return 0;
@@ -41,23 +39,92 @@ int block_pool_init(struct block_pool *pool, uint32_t n_blocks)
 
 void block_pool_release(struct block_pool *pool)
 {
+    free(pool->free);
     free(pool->block);
     *pool = (struct block_pool){ 0 };
 }
 
-int block_pool_take(struct block_pool *pool, uint32_t *table, uint32_t *n_blocks, uint32_t wanted)
+uint32_t block_pool_available(const struct block_pool *pool)
 {
-    if (wanted <= *n_blocks)
-        return 0;
-    if (wanted - *n_blocks > pool->n_free)
-        return error_set(ERR_FULL, "%u KV blocks wanted, %u are free", wanted - *n_blocks, pool->n_free);
-    while (*n_blocks < wanted)
-        table[(*n_blocks)++] = pool->block[--pool->n_free];
-    return 0;
+    return pool->n_free + pool->n_idle;
 }
 
-void block_pool_give_back(struct block_pool *pool, const uint32_t *table, uint32_t n_blocks)
+static void unlink_idle(struct block_pool *pool, uint32_t id)
 {
-    while (n_blocks)
-        pool->block[pool->n_free++] = table[--n_blocks];
+    struct block *b = &pool->block[id];
+    *(b->older == NO_BLOCK ? &pool->oldest : &pool->block[b->older].newer) = b->newer;
+    *(b->newer == NO_BLOCK ? &pool->newest : &pool->block[b->newer].older) = b->older;
+    pool->n_idle--;
+}
+
+static void append_idle(struct block_pool *pool, uint32_t id)
+{
+    struct block *b = &pool->block[id];
+    b->older = pool->newest;
+    b->newer = NO_BLOCK;
+    *(pool->newest == NO_BLOCK ? &pool->oldest : &pool->block[pool->newest].newer) = id;
+    pool->newest = id;
+    pool->n_idle++;
+}
+
+uint32_t block_pool_take(struct block_pool *pool, uint32_t *node)
+{
+    assert(block_pool_available(pool) > 0);
+    uint32_t id = pool->n_free ? pool->free[--pool->n_free] : pool->oldest;
+    struct block *b = &pool->block[id];
+    *node = b->node;
+    if (b->node != NO_NODE)
+        unlink_idle(pool, id);
+    b->node = NO_NODE;
+    b->refs = 1;
+    return id;
+}
+
+void block_pool_hold(struct block_pool *pool, uint32_t id)
+{
+    struct block *b = &pool->block[id];
+    if (b->refs++ == 0)
+        unlink_idle(pool, id);
+}
+
+void block_pool_let_go(struct block_pool *pool, uint32_t id)
+{
+    struct block *b = &pool->block[id];
+    assert(b->refs > 0);
+    if (--b->refs)
+        return;
+    if (b->node != NO_NODE)
+        append_idle(pool, id);
+    else
+        pool->free[pool->n_free++] = id;
+}
+
+void block_pool_forget(struct block_pool *pool, uint32_t id)
+{
+    struct block *b = &pool->block[id];
+    assert(b->node != NO_NODE);
+    b->node = NO_NODE;
+    if (b->refs)
+        return;
+    unlink_idle(pool, id);
+    pool->free[pool->n_free++] = id;
+}
+
+void block_pool_check(const struct block_pool *pool)
+{
+    uint32_t n_held = 0, n_idle = 0, n_known = 0, before = NO_BLOCK;
+    for (uint32_t i = 0; i < pool->n_free; i++) {
+        const struct block *b = &pool->block[pool->free[i]];
+        assert(b->refs == 0 && b->node == NO_NODE);
+    }
+    for (uint32_t id = pool->oldest; id != NO_BLOCK; before = id, id = pool->block[id].newer, n_idle++) {
+        const struct block *b = &pool->block[id];
+        assert(n_idle < pool->n_blocks && b->refs == 0 && b->node != NO_NODE && b->older == before);
+    }
+    assert(before == pool->newest && n_idle == pool->n_idle);
+    for (uint32_t i = 0; i < pool->n_blocks; i++) {
+        n_held += pool->block[i].refs > 0;
+        n_known += !pool->block[i].refs && pool->block[i].node != NO_NODE;
+    }
+    assert(n_known == n_idle && n_held + n_idle + pool->n_free == pool->n_blocks);
 }

@@ -1,38 +1,63 @@
-/* blocks.h: whose each KV block is, as the leader counts them; the bytes are run/kv_cache.h's.
+/* blocks.h: which KV blocks there are and who holds them, as the leader counts; the bytes are run/kv_cache.h's.
  *
- * Every cache group of the model has blocks of its own, and each sequence a table in every group: for a group that keeps all
- * positions the blocks of positions 0 .., growing with the sequence; for a window a ring, as long from the first token to the
- * last.  Position p is in entry p / BLOCK_TOKENS, modulo the length of the table. */
+ * Every cache group of the model has a pool of its own in each group along dp, and each sequence a table in every cache group.  Position
+ * p is in entry p / BLOCK_TOKENS, modulo the longest table: in a group that keeps all positions no entry is used twice; for a window
+ * the table is a ring, whose entry lets its old block go when a new one comes.
+ *
+ *   FREE ──take──> HELD (by refs tables) ──last one lets go──> FREE, or IDLE when the prefix cache knows it (node)
+ *   IDLE ──a prefix is found again──> HELD                     IDLE ──the oldest, when no other is free──> HELD, without its node
+ *
+ * A block can be given to another sequence as soon as the last plan that reads it has been made: every rank runs plans in their order. */
 #ifndef STOA_ENGINE_BLOCKS_H
 #define STOA_ENGINE_BLOCKS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#define NO_BLOCK UINT32_MAX
+#define NO_NODE UINT32_MAX
+
 /* The blocks of one cache group: what every rank knows. */
 struct cache_blocks {
     uint32_t window;                /* 0: all positions are kept */
-    uint32_t n_sequence;            /* of one sequence: at most, and with a window always */
+    uint32_t n_sequence;            /* the longest table of a sequence */
     uint32_t n_all;                 /* of the group; ids are below */
 };
 
-/* n_sequences of at most `context` tokens, at most n_step of one sequence in a step. */
-struct cache_blocks cache_blocks(uint32_t window, uint32_t context, uint32_t n_step, uint32_t n_sequences);
+/* n_sequences of at most `context` tokens, at most n_step of one sequence in a step; no more than n_most blocks, 0: as many as all
+ * sequences can need. */
+struct cache_blocks cache_blocks(uint32_t window, uint32_t context, uint32_t n_step, uint32_t n_sequences, uint32_t n_most);
 /* How long the table of a sequence is that has this many positions. */
 uint32_t cache_blocks_table(const struct cache_blocks *c, uint32_t n_positions);
-/* Whether a sequence whose first n_common positions are to be used again still has what the next token sees of them, after
- * positions 0 .. n_stored - 1 have been stored. */
-bool cache_blocks_keep(const struct cache_blocks *c, uint32_t n_common, uint32_t n_stored);
+/* The first block of positions that the token at `position` sees something of. */
+uint32_t cache_blocks_first_seen(const struct cache_blocks *c, uint32_t position);
 
-/* Blocks that belong to no sequence. */
+struct block {
+    uint32_t refs;                  /* tables that name it */
+    uint32_t node;                  /* what it holds, in the prefix cache; or NO_NODE */
+    uint32_t older, newer;          /* while IDLE: its neighbours, NO_BLOCK at the ends */
+};
+
 struct block_pool {
-    uint32_t *block, n_free;
+    uint32_t n_blocks, n_free, n_idle;
+    uint32_t *free;                 /* [n_free], the next one last */
+    struct block *block;            /* [n_blocks] */
+    uint32_t oldest, newest;        /* IDLE ones */
 };
 
 int block_pool_init(struct block_pool *pool, uint32_t n_blocks);
 void block_pool_release(struct block_pool *pool);
-/* Makes a table of *n_blocks blocks `wanted` long, when it is shorter.  ERR_FULL leaves it as it is. */
-int block_pool_take(struct block_pool *pool, uint32_t *table, uint32_t *n_blocks, uint32_t wanted);
-void block_pool_give_back(struct block_pool *pool, const uint32_t *table, uint32_t n_blocks);
+/* Those that can be taken. */
+uint32_t block_pool_available(const struct block_pool *pool);
+/* Takes one of those, a FREE one if there is any; *node is what an IDLE one stood for, else NO_NODE. */
+uint32_t block_pool_take(struct block_pool *pool, uint32_t *node);
+/* One more table names a block that is HELD or IDLE. */
+void block_pool_hold(struct block_pool *pool, uint32_t block);
+/* One table fewer. */
+void block_pool_let_go(struct block_pool *pool, uint32_t block);
+/* The prefix cache does not know the block any more. */
+void block_pool_forget(struct block_pool *pool, uint32_t block);
+/* Walks the invariants: a block is FREE, HELD or IDLE, as its fields and the lists say. */
+void block_pool_check(const struct block_pool *pool);
 
 #endif

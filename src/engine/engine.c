@@ -14,7 +14,7 @@
 static uint64_t options_digest(const struct model_file *file, const struct engine_options *o)
 {
     uint64_t h = model_file_digest(file);
-    const uint64_t parts[] = { o->int8_activations, o->cache_type, o->n_groups, o->chunk, o->context, o->max_sequences, o->full_logits, o->hidden_norms, o->without, o->gathered };
+    const uint64_t parts[] = { o->int8_activations, o->cache_type, o->n_groups, o->chunk, o->context, o->max_sequences, o->cache_blocks, o->full_logits, o->hidden_norms, o->without, o->gathered };
     for (size_t i = 0; i < COUNT_OF(parts); i++)
         h = (h ^ parts[i]) * 0x100000001b3u;
     for (size_t i = 0; i < sizeof o->mesh; i++)
@@ -102,7 +102,7 @@ static void set_limits(struct engine *e, const struct graph *g)
         .context = o->context, .n_vocab = e->model.n_vocab, .n_cache_groups = g->n_cache_groups,
     };
     for (uint32_t i = 0; i < g->n_cache_groups; i++)
-        e->limits.cache[i] = cache_blocks(g->cache_group[i].window, o->context, o->chunk, max_sequences(o));
+        e->limits.cache[i] = cache_blocks(g->cache_group[i].window, o->context, o->chunk, max_sequences(o), o->cache_blocks);
 }
 
 static int open_program(struct engine *e, const struct model_file *file)
@@ -160,6 +160,7 @@ static int open_rank(struct engine *e, const struct model_file *file)
         return err;
     if ((err = engine_options_resolve(o, &e->model)) < 0)
         return err;
+    e->digest = options_digest(file, o);
     if ((err = open_threads(e)) < 0 || (err = open_program(e, file)) < 0)
         return err;
     e->is_last_stage = mesh_coordinate(&e->mesh, e->rank, AXIS_PP) + 1 == e->mesh.size[AXIS_PP];
@@ -198,7 +199,7 @@ int engine_open(struct engine **out, const struct model_file *file, const struct
     if ((err = open_groups(e)) < 0)
         comm_abort(world, error_exit_code(err));        /* half a group: other ranks can not be told otherwise */
     err = open_rank(e, file);
-    if ((err = agree(e, err, options_digest(file, &e->options))) < 0 || (err = processes_gather(&e->processes, world)) < 0) {
+    if ((err = agree(e, err, e->digest)) < 0 || (err = processes_gather(&e->processes, world)) < 0) {
         e->n_ranks = 0;         /* nobody follows: close without a last plan */
         engine_close(e);
         return err;
@@ -275,6 +276,8 @@ uint32_t engine_last_stage_rank(const struct engine *e, uint32_t group, uint32_t
 int engine_run_plan(struct engine *e, const struct plan *plan, struct buffer *out)
 {
     struct step step = plan_step(plan);
+    for (uint32_t i = 0; i < plan->header.n_copies; i++)
+        program_copy_block(e->program, plan->copy[i].cache_group, plan->copy[i].from, plan->copy[i].to);
     int err = step.n_all_tokens ? program_step(e->program, &step) : 0;
     return err < 0 || !engine_owes_result(e, plan) ? err : result_collect(e, plan, out);
 }

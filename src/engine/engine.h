@@ -3,12 +3,13 @@
  * Every rank of the world opens the engine with the same options.  Rank 0, the leader, then adds sequences and calls
  * engine_step() until they are done; every other rank calls engine_follow(), which returns when the leader closes.
  *
- * Sequences are dealt over the groups along dp; each stays where it was put.  The leader keeps up to pp + 1 steps in flight, each
- * of a plan for every group.  A sequence is in one plan in flight at a time, the chunks of its prefill excepted.  One thread
- * of each process, the step thread, calls in. */
+ * Sequences wait in one queue (queue.h) and are dealt over the groups along dp; each runs where it was put until it ends or is pushed
+ * out.  The leader keeps up to pp + 1 steps in flight, each of a plan for every group.  A sequence is in one plan in flight at a
+ * time, the chunks of its prefill excepted.  One thread of each process, the step thread, calls in. */
 #ifndef STOA_ENGINE_ENGINE_H
 #define STOA_ENGINE_ENGINE_H
 
+#include "engine/prefix.h"
 #include "engine/sampler.h"
 #include "run/compile.h"
 #include "run/probe.h"
@@ -28,7 +29,9 @@ struct engine_options {
     uint32_t n_groups;                  /* of every canonical tree; 0: by the rule */
     uint32_t chunk;                     /* most prompt tokens of one sequence in a step */
     uint32_t context;                   /* most tokens of a sequence; 0: what the model was made for, 8192 at most */
-    uint32_t max_sequences;             /* of all groups along dp; each has room for an equal part of them, rounded up */
+    uint32_t max_sequences;             /* in a step, of all groups along dp; each has room for an equal part of them, rounded up */
+    uint32_t cache_blocks;              /* most KV blocks of a cache group in a group along dp; 0: what max_sequences of them can need */
+    bool no_prefix_cache;               /* every token of every sequence is computed */
     const char *isa;                    /* NULL: the best of this CPU */
     unsigned without;                   /* passes left out, as pass_parse_without() gives them */
     bool full_logits;                   /* sequences may ask for whole rows of logits */
@@ -83,6 +86,9 @@ struct sequence_request {
     uint32_t n_new;                     /* tokens to generate beyond `tokens` */
     uint32_t min_new;                   /* of which so many before a stop id can be picked */
     struct sample_params params;
+    uint64_t client;                    /* clients share the engine evenly */
+    int32_t priority;                   /* within a client; lower is let in first */
+    struct prefix_salt salt;            /* copied; only requests with the same one share cached blocks */
     struct sample_penalties penalties;
     const struct logit_bias *bias;      /* copied; each id once */
     uint32_t n_bias;
@@ -97,13 +103,11 @@ struct sequence_request {
     void (*on_row)(void *user, uint32_t position, const float *logits, uint32_t n_vocab);
     void *user;
 };
-/* ERR_USAGE: a token that does not exist, too long for the context.  ERR_FULL: no group has room beside
- * its others now. */
+/* Puts it into the queue.  ERR_USAGE: a token that does not exist, too long for the context or for the whole cache. */
 int engine_add(struct engine *e, struct sequence **out, const struct sequence_request *request);
-/* The next turn of a sequence that is done: these tokens from the start; what it has in common with what was computed is
- * not computed again. */
+/* The next turn of a sequence that is done: these tokens from the start, as if it was removed and added. */
 int engine_continue(struct engine *e, struct sequence *s, const struct sequence_request *request);
-/* At any time, also in the middle. */
+/* At any time, also in the middle; its blocks are free at once. */
 void engine_remove(struct engine *e, struct sequence *s);
 /* Plans, runs, and takes the result of the oldest plan in flight: 1; 0 when no sequence has anything left to do. */
 int engine_step(struct engine *e);
@@ -125,6 +129,23 @@ bool sequence_is_done(const struct sequence *s);
 const int32_t *sequence_new_tokens(const struct sequence *s, uint32_t *n);
 /* Stops after what it has: a stop string was seen, or nobody wants more. */
 void sequence_stop(struct sequence *s);
+
+/* Of its prompt, found in the prefix cache when it was let in first. */
+uint32_t sequence_n_cached(const struct sequence *s);
+/* How often it was pushed out for want of blocks, and computed again. */
+uint32_t sequence_n_preemptions(const struct sequence *s);
+
+/* What the leader has to do, and what it has done since it was opened. */
+struct engine_load {
+    uint32_t running, waiting;          /* sequences */
+    uint32_t n_blocks, free_blocks;     /* of the fullest pool; blocks that only the prefix cache holds are free */
+    uint64_t steps, preemptions;
+    uint64_t prefix_queries, prefix_hits;       /* prompt tokens that were looked up, and found */
+    uint64_t prompt_tokens, generated_tokens;   /* let in; picked */
+};
+void engine_load(const struct engine *e, struct engine_load *load);
+/* Walks the invariants of queue, blocks and prefix cache; tests call it after every step. */
+void engine_check(const struct engine *e);
 
 struct rank_counters {
     uint32_t rank;

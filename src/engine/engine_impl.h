@@ -1,21 +1,39 @@
 /* engine_impl.h: shared by engine.c (open, close), follower.c (the loop of a rank), result.c (candidates and logits on their way
- * to the leader), and the leader's three: sequence.c, flight.c (plans on their way) and leader.c (what goes into them). */
+ * to the leader), and the leader's own: sequence.c, tables.c (its blocks), queue.c (who is next), schedule.c (what goes into a plan),
+ * flight.c (plans on their way), leader.c (its steps). */
 #ifndef STOA_ENGINE_IMPL_H
 #define STOA_ENGINE_IMPL_H
 
 #include "engine/engine.h"
 #include "engine/plan.h"
+#include "engine/queue.h"
 
 enum control_tag { TAG_PLAN = 1, TAG_RESULT, TAG_COUNTERS };
 
+enum sequence_state { SEQUENCE_WAITING, SEQUENCE_RUNNING, SEQUENCE_DONE };     /* sequence.c */
+
 struct sequence {
-    struct sequence *next;              /* in its group */
-    uint32_t group;                     /* along dp: its keys and values are in that group's ranks as long as it lives */
+    struct sequence *next;              /* in the queue, in its group, or among those that are done */
+    enum sequence_state state;
+    uint32_t group;                     /* along dp, while it runs: its keys and values are in that group's ranks */
     struct sequence_request request;
+    struct client *client;              /* until it is done */
+    uint64_t arrival, since_step;       /* its number, and when it came */
     int32_t *tokens;
+    void *salt;                         /* of the request */
     uint32_t n_tokens, n_planned, n_in_flight;
-    uint32_t n_stored;                  /* most positions that the cache has held of it since it last began anew */
-    uint32_t *table[GRAPH_MAX_CACHE_GROUPS], n_blocks[GRAPH_MAX_CACHE_GROUPS];
+    uint32_t n_confirmed;               /* first positions whose keys and values are there, as a collected result says */
+    uint32_t next_row;                  /* rows of positions before it have been planned, or are not wanted */
+    uint32_t n_stale;                   /* of n_in_flight: planned before it was pushed out; what they stored is lost, their rows count */
+    uint32_t n_charged;                 /* tokens that its client has been charged for */
+    uint32_t n_cached, n_preemptions;
+    /* Its blocks, see tables.c. */
+    uint32_t *table[GRAPH_MAX_CACHE_GROUPS];            /* [n_sequence of the cache group], NO_BLOCK where there is none */
+    uint32_t n_entered[GRAPH_MAX_CACHE_GROUPS];         /* blocks of positions that have had one, from 0 on */
+    uint32_t node, n_published;         /* in the prefix cache */
+    uint32_t last_plan;                 /* the number of the last one that it is in */
+    uint32_t copy_from[GRAPH_MAX_CACHE_GROUPS];
+    bool has_copy;                      /* the block after the published ones begins as a copy of these */
     bool stopped;                       /* nothing more is planned of it; how it ended: */
     enum sequence_end end;              /* SEQUENCE_RUNS also when n_new has been reached */
     int32_t stop_id, *stop_ids;
@@ -24,15 +42,17 @@ struct sequence {
 
 /* One group along dp, as the leader sees it. */
 struct group {
-    struct sequence *sequences;         /* linked, oldest first */
+    struct sequence *sequences;         /* RUNNING ones, by standing: who was let in first, but within a client by priority */
     uint32_t n_sequences;
     struct block_pool pool[GRAPH_MAX_CACHE_GROUPS];
+    struct prefix prefix;
+    bool is_tight;                      /* one was pushed out, and none has ended since: nobody is let in */
 };
 
 /* One plan in flight: of one group, for one step. */
 struct group_plan {
     struct plan *plan;
-    struct sequence **row_sequence;     /* [n_rows]: whose each wanted row is */
+    struct sequence **row_sequence;     /* [n_rows]: whose each wanted row is; NULL when it has been removed */
     struct sequence **sequence;         /* [n_sequences]: who takes part */
     char *bytes;                        /* the encoded plan, until all sends are done */
 };
@@ -56,6 +76,7 @@ struct engine {
     struct mesh mesh;
     uint32_t rank, n_ranks;
     struct rank_process *processes;     /* [n_ranks] */
+    uint64_t digest;                    /* of model and options: the same on all ranks, and what cached keys and values depend on */
     bool is_last_stage;
     const float *logits;                /* of this rank's slice after a step */
     uint32_t n_slice;                   /* its columns */
@@ -69,6 +90,9 @@ struct engine {
     /* the leader */
     uint32_t n_groups;                  /* along dp */
     struct group *group;                /* [n_groups] */
+    struct queue queue;
+    struct sequence *done;              /* linked; they hold nothing */
+    struct engine_load counted;         /* what grows */
     struct flight *flight;              /* ring of n_flights */
     uint32_t n_flights, first_flight, n_in_flight, next_number;
     bool has_failed;                    /* other ranks may be anywhere: nothing can be asked of them any more */
@@ -118,11 +142,15 @@ int flight_collect_oldest(struct engine *e);
 /* After an error: drops all that is in flight.  Returns err. */
 int flight_fail(struct engine *e, int err);
 
+/* Takes the sequence out of the steps in flight: nothing that they bring is for it. */
+void flight_forget(struct engine *e, const struct sequence *s);
+
 /* sequence.c */
-bool sequence_wants_prefill(const struct sequence *s);
-/* Has a token to generate, in flight or not. */
-bool sequence_is_running(const struct sequence *s);
-bool sequence_wants_decode(const struct sequence *s);
+/* Tokens whose keys or rows are still to be planned. */
+uint32_t sequence_n_left(const struct sequence *s);
+/* Has its prompt behind it, and a token to generate, in flight or not. */
+bool sequence_is_decoding(const struct sequence *s);
+bool sequence_wants_row(const struct sequence *s, uint32_t position);
 bool sequence_wants_token(const struct sequence *s, uint32_t position);
 /* What was picked for its next position, event->index left to be filled in. */
 void sequence_take_token(struct sequence *s, struct token_event *event);
@@ -131,5 +159,35 @@ void sequence_end_with(struct sequence *s, enum sequence_end end);
 /* SEQUENCE_FAILED, with the line of the error that is set. */
 void sequence_fail(struct sequence *s);
 void sequence_take_row(struct sequence *s, uint32_t position, const float *logits, uint32_t n_vocab);
+/* The first end of several is the one that counts. */
+void sequence_end_with(struct sequence *s, enum sequence_end end);
+/* SEQUENCE_FAILED, with the line of the error that is set. */
+void sequence_fail(struct sequence *s);
+/* WAITING to RUNNING, in this group; false, and nothing has changed, when there is no room. */
+bool sequence_begin(struct engine *e, struct sequence *s, uint32_t group);
+/* RUNNING to WAITING. */
+void sequence_push_out(struct engine *e, struct sequence *s);
+/* To DONE, when it is. */
+void sequence_settle(struct engine *e, struct sequence *s);
+
+/* tables.c */
+/* With what the prefix cache knows of it. */
+void tables_begin(struct engine *e, struct sequence *s);
+/* Blocks for its first n_positions: all, or false and nothing has changed. */
+bool tables_reserve(struct engine *e, struct sequence *s, uint32_t n_positions);
+/* How many it would take for that. */
+uint32_t tables_wanted(const struct engine *e, const struct sequence *s, uint32_t cache_group, uint32_t n_positions);
+void tables_release(struct engine *e, struct sequence *s);
+/* After n_confirmed has grown. */
+void tables_publish(struct engine *e, struct sequence *s);
+/* With has_copy: the other end of the copy. */
+uint32_t tables_copy_to(const struct engine *e, const struct sequence *s, uint32_t cache_group);
+/* A plan has it, or nobody wants it any more. */
+void tables_drop_copy(struct engine *e, struct sequence *s);
+void tables_check(const struct engine *e, const struct group *group);
+
+/* schedule.c */
+/* Fills in the plans of a step; false when no group has a token to compute. */
+bool schedule_step(struct engine *e, struct flight *f);
 
 #endif

@@ -74,26 +74,55 @@ int flight_send(struct engine *e, struct flight *f)
     return err || e->n_in_flight ? err : wait_sent(e, f);
 }
 
-static void land(struct engine *e, struct flight *f)
+/* What a step that is over says of a sequence's keys and values. */
+static void confirm(struct engine *e, struct sequence *s, const struct step_sequence *q, bool worked)
 {
-    for (uint32_t g = 0; g < e->n_groups; g++)
-        for (uint32_t i = 0; i < f->group[g].plan->header.n_sequences; i++)
-            f->group[g].sequence[i]->n_in_flight--;
-    e->first_flight = (e->first_flight + 1) % e->n_flights;
-    e->n_in_flight--;
+    s->n_in_flight--;
+    if (s->n_stale)
+        s->n_stale--;
+    else if (worked && s->state == SEQUENCE_RUNNING) {
+        s->n_confirmed = q->position + q->n_tokens;
+        tables_publish(e, s);
+    }
+    sequence_settle(e, s);
 }
 
-/* Nothing is waited for any more: other ranks may hang in a collective.  Sequences forget what they had computed, since a step
- * may have been left half way. */
+static void land(struct engine *e, struct flight *f, bool worked)
+{
+    e->first_flight = (e->first_flight + 1) % e->n_flights;
+    e->n_in_flight--;
+    for (uint32_t g = 0; g < e->n_groups; g++)
+        for (uint32_t i = 0; i < f->group[g].plan->header.n_sequences; i++)
+            if (f->group[g].sequence[i])
+                confirm(e, f->group[g].sequence[i], &f->group[g].plan->sequences[i], worked);
+}
+
+void flight_forget(struct engine *e, const struct sequence *s)
+{
+    for (uint32_t i = 0; i < e->n_in_flight; i++) {
+        const struct flight *f = &e->flight[(e->first_flight + i) % e->n_flights];
+        for (uint32_t g = 0; g < e->n_groups; g++) {
+            const struct group_plan *p = &f->group[g];
+            for (uint32_t k = 0; k < p->plan->header.n_sequences; k++)
+                if (p->sequence[k] == s)
+                    p->sequence[k] = NULL;
+            for (uint32_t k = 0; k < p->plan->header.n_rows; k++)
+                if (p->row_sequence[k] == s)
+                    p->row_sequence[k] = NULL;
+        }
+    }
+}
+
+/* Nothing is waited for any more: other ranks may hang in a collective.  No sequence goes on. */
 int flight_fail(struct engine *e, int err)
 {
-    while (e->n_in_flight)
-        land(e, &e->flight[e->first_flight]);
     for (uint32_t g = 0; g < e->n_groups; g++)
-        for (struct sequence *s = e->group[g].sequences; s; s = s->next) {
-            s->n_planned = 0;
-            s->stopped = true;
-        }
+        for (struct sequence *s = e->group[g].sequences; s; s = s->next)
+            sequence_stop(s);
+    for (struct sequence *s = e->queue.first; s; s = s->next)
+        sequence_stop(s);
+    while (e->n_in_flight)
+        land(e, &e->flight[e->first_flight], false);
     e->has_failed = e->has_failed || e->n_ranks > 1;
     return err;
 }
@@ -102,8 +131,10 @@ int flight_collect_oldest(struct engine *e)
 {
     struct flight *f = &e->flight[e->first_flight];
     int err = result_apply(e, f);
-    land(e, f);
-    return err < 0 ? flight_fail(e, err) : 0;
+    if (err < 0)
+        return flight_fail(e, err);
+    land(e, f, true);
+    return 0;
 }
 
 int flight_send_empty(struct engine *e, unsigned flags)

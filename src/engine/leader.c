@@ -1,7 +1,4 @@
-/* leader.c: what each step computes.
- *
- * A step has one plan for each group along dp, made of the sequences that are at home there.  Groups do not wait for each other's
- * sequences, only for the step: one that has nothing to do joins it with an empty plan. */
+/* leader.c: the leader's steps, and what else it asks of all ranks. */
 #include "engine/engine_impl.h"
 
 #include "base/base.h"
@@ -10,12 +7,16 @@
 #include <stdlib.h>
 
 /* ---- open and close ---- */
+/* Every node of the prefix cache has a block or is before one that has, but for what sequences have begun on. */
 static int open_group(struct engine *e, struct group *group)
 {
+    uint32_t n_nodes = e->limits.n_sequences * (1 + DIV_UP(e->options.context, BLOCK_TOKENS));
     int err = 0;
-    for (uint32_t g = 0; !err && g < e->limits.n_cache_groups; g++)
+    for (uint32_t g = 0; !err && g < e->limits.n_cache_groups; g++) {
         err = block_pool_init(&group->pool[g], e->limits.cache[g].n_all);
-    return err;
+        n_nodes += e->limits.cache[g].n_all;
+    }
+    return err < 0 ? err : prefix_init(&group->prefix, n_nodes, e->limits.n_cache_groups, e->digest);
 }
 
 int leader_open(struct engine *e)
@@ -41,6 +42,7 @@ static void close_group(struct engine *e, struct group *group)
 {
     while (group->sequences)
         engine_remove(e, group->sequences);
+    prefix_release(&group->prefix);
     for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
         block_pool_release(&group->pool[g]);
 }
@@ -49,8 +51,13 @@ void leader_close(struct engine *e)
 {
     if (e->flight && e->n_ranks > 1 && !e->has_failed)
         flight_send_empty(e, PLAN_STOP);
+    while (e->queue.first)
+        engine_remove(e, e->queue.first);
     for (uint32_t i = 0; e->group && i < e->n_groups; i++)
         close_group(e, &e->group[i]);
+    while (e->done)
+        engine_remove(e, e->done);
+    queue_release(&e->queue);
     for (uint32_t i = 0; e->flight && i < e->n_flights; i++)
         flight_release(e, &e->flight[i]);
     for (uint32_t i = 0; e->incoming && i < e->mesh.size[AXIS_TP]; i++)
@@ -80,79 +87,7 @@ int engine_probe(struct engine *e)
     return err < 0 ? err : engine_own_probe(e);
 }
 
-/* ---- planning ---- */
-static void add_row(struct group_plan *to, struct sequence *s, uint32_t token, uint32_t position)
-{
-    struct plan *p = to->plan;
-    to->row_sequence[p->header.n_rows] = s;
-    p->rows[p->header.n_rows] = (int32_t)token;
-    p->row[p->header.n_rows++] = (struct plan_row){ .params = s->request.params, .position = position + 1 };
-}
-
-/* Puts the next n tokens of s into the plan. */
-static void add_tokens(const struct engine *e, struct group_plan *to, struct sequence *s, uint32_t n)
-{
-    struct plan *p = to->plan;
-    struct plan_header *h = &p->header;
-    to->sequence[h->n_sequences] = s;
-    struct step_sequence *q = &p->sequences[h->n_sequences++];
-    *q = (struct step_sequence){ .first_token = h->n_tokens, .n_tokens = n, .position = s->n_planned };
-    for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
-        q->table[g] = (struct step_table){ cache_blocks_table(&e->limits.cache[g], s->n_planned + n), s->table[g] };
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t position = s->n_planned + i;
-        p->tokens[h->n_tokens] = s->tokens[position];
-        p->positions[h->n_tokens] = (int32_t)position;
-        if (s->request.all_rows || position + 1 >= s->request.n_tokens)
-            add_row(to, s, h->n_tokens, position);
-        h->n_tokens++;
-    }
-    s->n_planned += n;
-    s->n_stored = MAX(s->n_stored, s->n_planned);
-    s->n_in_flight++;
-}
-
-/* Decode tokens first, an even part of the running sequences in each plan of a pipeline; then chunks of prompts, dealt evenly
- * among the sequences that wait. */
-static void make_plan(const struct engine *e, const struct group *group, struct group_plan *to)
-{
-    uint32_t budget = e->limits.n_tokens, n_running = 0, n_waiting = 0, n_stages = e->mesh.size[AXIS_PP];
-    plan_clear(to->plan);
-    to->plan->header.flags = e->options.full_logits ? PLAN_FULL_LOGITS : 0;
-    for (struct sequence *s = group->sequences; s; s = s->next) {
-        n_running += sequence_is_running(s);
-        n_waiting += sequence_wants_prefill(s);
-    }
-    uint32_t share = DIV_UP(n_running, n_stages);
-    for (struct sequence *s = group->sequences; s && share; s = s->next)
-        if (sequence_wants_decode(s)) {
-            add_tokens(e, to, s, 1);
-            budget--;
-            share--;
-        }
-    for (struct sequence *s = group->sequences; s && budget; s = s->next)
-        if (sequence_wants_prefill(s)) {
-            uint32_t n = MIN(MIN(DIV_UP(budget, n_waiting), e->options.chunk), s->request.n_tokens - s->n_planned);
-            add_tokens(e, to, s, n);
-            budget -= n;
-            n_waiting--;
-        }
-}
-
-/* False when no group has a token to compute. */
-static bool make_plans(struct engine *e, struct flight *f)
-{
-    uint32_t n_all_tokens = 0;
-    for (uint32_t g = 0; g < e->n_groups; g++) {
-        make_plan(e, &e->group[g], &f->group[g]);
-        n_all_tokens += f->group[g].plan->header.n_tokens;
-    }
-    for (uint32_t g = 0; g < e->n_groups; g++)
-        f->group[g].plan->header.n_all_tokens = n_all_tokens;
-    f->own_result.size = 0;
-    return n_all_tokens > 0;
-}
-
+/* ---- steps ---- */
 static int launch(struct engine *e, struct flight *f)
 {
     int err = flight_send(e, f);
@@ -166,8 +101,9 @@ int engine_step(struct engine *e)
         return error_set(ERR_PEER, "the replica has failed before");
     while (e->n_in_flight < e->n_flights) {
         struct flight *f = flight_next(e);
-        if (!make_plans(e, f))
+        if (!schedule_step(e, f))
             break;
+        e->counted.steps++;
         int err = launch(e, f);
         if (err < 0)
             return flight_fail(e, err);
@@ -176,4 +112,35 @@ int engine_step(struct engine *e)
         return 0;
     int err = flight_collect_oldest(e);
     return err < 0 ? err : 1;
+}
+
+void engine_load(const struct engine *e, struct engine_load *load)
+{
+    *load = e->counted;
+    load->waiting = e->queue.n;
+    load->free_blocks = UINT32_MAX;
+    for (uint32_t i = 0; i < e->n_groups; i++) {
+        load->running += e->group[i].n_sequences;
+        for (uint32_t g = 0; g < e->limits.n_cache_groups; g++) {
+            const struct block_pool *pool = &e->group[i].pool[g];
+            if (block_pool_available(pool) < load->free_blocks) {
+                load->free_blocks = block_pool_available(pool);
+                load->n_blocks = pool->n_blocks;
+            }
+        }
+    }
+}
+
+void engine_check(const struct engine *e)
+{
+    queue_check(&e->queue);
+    for (uint32_t i = 0; i < e->n_groups; i++) {
+        uint32_t n = 0;
+        for (const struct sequence *s = e->group[i].sequences; s; s = s->next, n++)
+            assert(s->state == SEQUENCE_RUNNING && s->group == i);
+        assert(n == e->group[i].n_sequences && n <= e->limits.n_sequences);
+        tables_check(e, &e->group[i]);
+    }
+    for (const struct sequence *s = e->done; s; s = s->next)
+        assert(s->state == SEQUENCE_DONE && !s->client);
 }

@@ -1,4 +1,5 @@
-/* plan.c: a plan as bytes.  Header; tokens; rows; what is done with each row; sequences; the tables of each sequence in turn.
+/* plan.c: a plan as bytes.  Header; tokens; rows; what is done with each row; copies; sequences; the tables of each sequence in
+ * turn.
  * What follows from something else does not travel: positions, where a sequence's tokens begin, how long its tables are. */
 #include "engine/plan.h"
 
@@ -19,14 +20,16 @@ int plan_open(struct plan **out, const struct plan_limits *limits)
         p->limits = *limits;
         for (uint32_t g = 0; g < limits->n_cache_groups; g++)
             p->max_blocks += limits->n_sequences * limits->cache[g].n_sequence;
+        p->max_copies = limits->n_sequences * limits->n_cache_groups;
         p->tokens = calloc(limits->n_tokens, sizeof *p->tokens);
         p->positions = calloc(limits->n_tokens, sizeof *p->positions);
         p->rows = calloc(limits->n_rows, sizeof *p->rows);
         p->row = calloc(limits->n_rows, sizeof *p->row);
         p->sequences = calloc(limits->n_sequences, sizeof *p->sequences);
         p->blocks = calloc(p->max_blocks + 1, sizeof *p->blocks);
+        p->copy = calloc(p->max_copies + 1, sizeof *p->copy);
     }
-    if (!p || !p->tokens || !p->positions || !p->rows || !p->row || !p->sequences || !p->blocks) {
+    if (!p || !p->tokens || !p->positions || !p->rows || !p->row || !p->sequences || !p->blocks || !p->copy) {
         plan_close(p);
         return error_set(ERR_NO_MEMORY, "no memory for a step plan");
     }
@@ -44,6 +47,7 @@ void plan_close(struct plan *p)
     free(p->row);
     free(p->sequences);
     free(p->blocks);
+    free(p->copy);
     free(p);
 }
 
@@ -52,15 +56,15 @@ void plan_clear(struct plan *p)
     p->header = (struct plan_header){ 0 };
 }
 
-static size_t wire_bytes(uint32_t n_tokens, uint32_t n_rows, uint32_t n_sequences, uint32_t n_blocks)
+static size_t wire_bytes(uint32_t n_tokens, uint32_t n_rows, uint32_t n_sequences, uint32_t n_blocks, uint32_t n_copies)
 {
     return sizeof(struct plan_header) + sizeof(int32_t) * ((size_t)n_tokens + n_rows) + sizeof(struct plan_row) * n_rows +
-           sizeof(struct wire_sequence) * n_sequences + sizeof(uint32_t) * n_blocks;
+           sizeof(struct wire_sequence) * n_sequences + sizeof(uint32_t) * n_blocks + sizeof(struct plan_copy) * n_copies;
 }
 
 size_t plan_max_bytes(const struct plan *p)
 {
-    return wire_bytes(p->limits.n_tokens, p->limits.n_rows, p->limits.n_sequences, p->max_blocks);
+    return wire_bytes(p->limits.n_tokens, p->limits.n_rows, p->limits.n_sequences, p->max_blocks, p->max_copies);
 }
 
 /* ---- encode ---- */
@@ -75,13 +79,15 @@ size_t plan_encode(const struct plan *p, void *bytes)
 {
     struct plan_header header = p->header;
     const struct plan_limits *most = &p->limits;
-    assert(header.n_tokens <= most->n_tokens && header.n_rows <= most->n_rows && header.n_sequences <= most->n_sequences);
+    assert(header.n_tokens <= most->n_tokens && header.n_rows <= most->n_rows && header.n_sequences <= most->n_sequences &&
+           header.n_copies <= p->max_copies);
     char *at = (char *)bytes + sizeof header;
     header.n_cache_groups = most->n_cache_groups;
     header.n_blocks = 0;
     at = put(at, p->tokens, header.n_tokens * sizeof *p->tokens);
     at = put(at, p->rows, header.n_rows * sizeof *p->rows);
     at = put(at, p->row, header.n_rows * sizeof *p->row);
+    at = put(at, p->copy, header.n_copies * sizeof *p->copy);
     for (uint32_t i = 0; i < header.n_sequences; i++) {
         struct wire_sequence wire = { p->sequences[i].position, p->sequences[i].n_tokens };
         at = put(at, &wire, sizeof wire);
@@ -110,13 +116,13 @@ static int check_header(const struct plan *p, const struct plan_header *h, size_
 {
     const struct plan_limits *most = &p->limits;
     if (h->n_tokens > most->n_tokens || h->n_rows > most->n_rows || h->n_sequences > most->n_sequences || h->n_blocks > p->max_blocks ||
-        h->n_all_tokens > most->n_all_tokens || h->n_all_tokens < h->n_tokens || h->n_cache_groups != most->n_cache_groups ||
-        h->flags & ~(unsigned)PLAN_FLAGS || h->n_bytes != n_bytes || wire_bytes(h->n_tokens, h->n_rows, h->n_sequences, h->n_blocks) != n_bytes)
+        h->n_copies > p->max_copies ||        h->n_all_tokens > most->n_all_tokens || h->n_all_tokens < h->n_tokens || h->n_cache_groups != most->n_cache_groups ||
+        h->flags & ~(unsigned)PLAN_FLAGS || h->n_bytes != n_bytes || wire_bytes(h->n_tokens, h->n_rows, h->n_sequences, h->n_blocks, h->n_copies) != n_bytes)
         return error_set(ERR_PEER, "step plan %u of %zu bytes does not fit this rank", h->number, n_bytes);
     return 0;
 }
 
-/* Blocks have been taken over; each table gets its part of them. */
+/* Blocks have been taken over; each table gets its part of them.  What no token sees may be any number. */
 static int take_tables(struct plan *p, struct step_sequence *s, uint32_t *n_taken)
 {
     for (uint32_t g = 0; g < p->limits.n_cache_groups; g++) {
@@ -125,9 +131,9 @@ static int take_tables(struct plan *p, struct step_sequence *s, uint32_t *n_take
         uint32_t *blocks = p->blocks + *n_taken;
         if (n > p->header.n_blocks - *n_taken)
             return error_set(ERR_PEER, "step plan %u has fewer blocks than its sequences need", p->header.number);
-        for (uint32_t i = 0; i < n; i++)
-            if (blocks[i] >= cache->n_all)
-                return error_set(ERR_PEER, "step plan %u names block %u of %u", p->header.number, blocks[i], cache->n_all);
+        for (uint32_t b = cache_blocks_first_seen(cache, s->position); b < DIV_UP(s->position + s->n_tokens, BLOCK_TOKENS); b++)
+            if (blocks[b % n] >= cache->n_all)
+                return error_set(ERR_PEER, "step plan %u names block %u of %u", p->header.number, blocks[b % n], cache->n_all);
         s->table[g] = (struct step_table){ n, blocks };
         *n_taken += n;
     }
@@ -153,6 +159,17 @@ static int take_sequences(struct plan *p, const char *at)
     }
     if (n_tokens != h->n_tokens || n_blocks != h->n_blocks)
         return error_set(ERR_PEER, "step plan %u has tokens or blocks that belong to no sequence", h->number);
+    return 0;
+}
+
+static int check_copies(const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->header.n_copies; i++) {
+        const struct plan_copy *c = &p->copy[i];
+        uint32_t n = c->cache_group < p->limits.n_cache_groups ? p->limits.cache[c->cache_group].n_all : 0;
+        if (c->from >= n || c->to >= n || c->from == c->to)
+            return error_set(ERR_PEER, "step plan %u copies a block that there is not", p->header.number);
+    }
     return 0;
 }
 
@@ -185,7 +202,8 @@ int plan_decode(struct plan *p, const void *bytes, size_t n_bytes)
     at = take(p->tokens, at, h.n_tokens * sizeof *p->tokens);
     at = take(p->rows, at, h.n_rows * sizeof *p->rows);
     at = take(p->row, at, h.n_rows * sizeof *p->row);
-    if ((err = take_sequences(p, at)) < 0)
+    at = take(p->copy, at, h.n_copies * sizeof *p->copy);
+    if ((err = check_copies(p)) < 0 || (err = take_sequences(p, at)) < 0)
         return err;
     return check_rows(p);
 }

@@ -1,7 +1,7 @@
 /* plan.h: the step plan: what the leader tells the ranks of one group along dp to compute next.  One run of bytes, header first.
  *
- * Ranks hold no policy: a plan says which tokens at which positions with which KV blocks, which rows' outputs are wanted,
- * and how candidates for those rows are chosen.  Plans are numbered from 0 without a gap, and every rank runs every plan.  The
+ * Ranks hold no policy: a plan says which blocks are copied, which tokens at which positions with which KV blocks, which rows' outputs
+ * are wanted (of a sequence none, one or several), and how candidates for those rows are chosen.  Plans are numbered from 0 without a gap, and every rank runs every plan.  The
  * plans of all groups with one number are one step: experts and gathered weights make every rank join it, so a group
  * without a token runs it too. */
 #ifndef STOA_ENGINE_PLAN_H
@@ -25,13 +25,18 @@ struct plan_header {
     uint32_t number, flags;
     uint32_t n_all_tokens;      /* of all groups along dp in this step; 0: nothing is run */
     uint32_t n_tokens, n_rows, n_sequences, n_blocks;
-    uint32_t n_cache_groups;
+    uint32_t n_cache_groups, n_copies;
 };
 
 struct plan_row {
     struct sample_params params;
     uint32_t position;          /* of the token to be picked */
     uint32_t padding;
+};
+
+/* Before anything is computed, one after the other: block `to` gets what `from` holds. */
+struct plan_copy {
+    uint32_t cache_group, from, to;
 };
 
 /* What a plan can hold, and what it can name: the same on all ranks. */
@@ -52,6 +57,8 @@ struct plan {
     struct step_sequence *sequences;            /* [n_sequences]; tables of a decoded plan point into `blocks` */
     uint32_t *blocks;                           /* [max_blocks] */
     uint32_t max_blocks;
+    struct plan_copy *copy;                     /* [max_copies]: one of each sequence in each cache group */
+    uint32_t max_copies;
     struct plan_limits limits;
 };
 

@@ -1,13 +1,15 @@
-/* sequence.c: sequences: which group along dp is their home, their KV blocks, and what they want next.
+/* sequence.c: sequences: how they come, run and go.
  *
- *   WAITING ──all of the prompt planned──> RUNNING ──last token, or stopped──> DONE
- *      └────────────────────────stopped───────────────────────────────────────^
- *   WAITING  n_planned < n_prompt: chunks of the prompt are planned, several may be in flight
- *   RUNNING  one token at a time: planned only when the token before is known
- *   DONE     nothing is planned any more; what is in flight is still collected
+ *   WAITING ──let in──> RUNNING ──last row and token, or stopped──> DONE
+ *      ^                   │                                         ^
+ *      └────pushed out─────┘          (also a WAITING one is stopped ┘)
+ *   WAITING  in the queue; holds no block.  What was in flight when it was pushed out still brings its rows
+ *   RUNNING  in a group along dp; holds blocks for what is planned.  While it is behind its tokens, chunks of them are planned, several
+ *            may be in flight; then one token at a time, planned when the token before is known
+ *   DONE     in neither; holds nothing.  What is still in flight brings nothing
  *
- * n_planned counts the tokens that a plan holds already, n_tokens those that are known.  Blocks for the whole of prompt and
- * answer are taken when a sequence is added, so a running sequence never runs out. */
+ * n_planned counts the tokens that a plan holds already, n_tokens those that are known, whether of the prompt or generated: who was
+ * pushed out is computed again like a prompt.  A row is planned once. */
 #include "engine/engine_impl.h"
 
 #include "base/base.h"
@@ -23,6 +25,11 @@ static uint32_t n_wanted(const struct sequence *s)
     return s->request.n_tokens + s->request.n_new;
 }
 
+static bool has_work(const struct sequence *s)
+{
+    return !s->stopped && (s->n_tokens < n_wanted(s) || s->next_row < s->request.n_tokens);
+}
+
 bool sequence_is_done(const struct sequence *s)
 {
     return sequence_end(s) != SEQUENCE_RUNS;
@@ -33,7 +40,7 @@ enum sequence_end sequence_end(const struct sequence *s)
 {
     if (s->end != SEQUENCE_RUNS)
         return s->end;
-    return s->n_planned >= s->request.n_tokens && s->n_tokens >= n_wanted(s) && !s->n_in_flight ? SEQUENCE_LENGTH : SEQUENCE_RUNS;
+    return has_work(s) || s->n_in_flight ? SEQUENCE_RUNS : SEQUENCE_LENGTH;
 }
 
 int32_t sequence_stop_id(const struct sequence *s)
@@ -60,6 +67,8 @@ void sequence_stop(struct sequence *s)
 
 void sequence_fail(struct sequence *s)
 {
+    if (!s)
+        return;
     snprintf(s->why, sizeof s->why, "%s", error_text());
     sequence_end_with(s, SEQUENCE_FAILED);
 }
@@ -70,24 +79,34 @@ const int32_t *sequence_new_tokens(const struct sequence *s, uint32_t *n)
     return s->tokens + s->request.n_tokens;
 }
 
-bool sequence_wants_prefill(const struct sequence *s)
+uint32_t sequence_n_cached(const struct sequence *s)
 {
-    return !s->stopped && s->n_planned < s->request.n_tokens;
+    return s->n_cached;
 }
 
-bool sequence_is_running(const struct sequence *s)
+uint32_t sequence_n_preemptions(const struct sequence *s)
 {
-    return !s->stopped && s->n_planned >= s->request.n_tokens && s->n_tokens < n_wanted(s);
+    return s->n_preemptions;
 }
 
-bool sequence_wants_decode(const struct sequence *s)
+uint32_t sequence_n_left(const struct sequence *s)
 {
-    return sequence_is_running(s) && s->n_planned < s->n_tokens && !s->n_in_flight;
+    return has_work(s) ? s->n_tokens - s->n_planned : 0;
+}
+
+bool sequence_is_decoding(const struct sequence *s)
+{
+    return has_work(s) && s->n_tokens < n_wanted(s) && s->n_planned >= s->request.n_tokens && s->n_planned + 1 >= s->n_tokens;
+}
+
+bool sequence_wants_row(const struct sequence *s, uint32_t position)
+{
+    return position >= s->next_row && (s->request.all_rows || position + 1 >= s->request.n_tokens);
 }
 
 bool sequence_wants_token(const struct sequence *s, uint32_t position)
 {
-    return position == s->n_tokens && s->n_tokens < n_wanted(s) && !s->stopped;
+    return s && position == s->n_tokens && s->n_tokens < n_wanted(s) && !s->stopped;
 }
 
 static bool is_stop_id(const struct sequence *s, int32_t id)
@@ -100,7 +119,7 @@ static bool is_stop_id(const struct sequence *s, int32_t id)
 
 void sequence_take_token(struct sequence *s, struct token_event *event)
 {
-    if (s->n_tokens >= n_wanted(s) || s->stopped)
+    if (!s || s->n_tokens >= n_wanted(s) || s->stopped)
         return;
     if (is_stop_id(s, event->id)) {
         s->stop_id = event->id;
@@ -115,11 +134,127 @@ void sequence_take_token(struct sequence *s, struct token_event *event)
 
 void sequence_take_row(struct sequence *s, uint32_t position, const float *logits, uint32_t n_vocab)
 {
-    if (s->request.on_row)
+    if (s && s->request.on_row)
         s->request.on_row(s->request.user, position, logits, n_vocab);
 }
 
+/* ---- from state to state ---- */
+static void unlink_from(struct sequence **list, struct sequence *s)
+{
+    while (*list != s)
+        list = &(*list)->next;
+    *list = s->next;
+}
+
+/* Behind all others, but before those of its client that matter less. */
+static void link_by_standing(struct group *group, struct sequence *s)
+{
+    struct sequence **at = &group->sequences;
+    while (*at && ((*at)->client != s->client || (*at)->request.priority <= s->request.priority))
+        at = &(*at)->next;
+    s->next = *at;
+    *at = s;
+    group->n_sequences++;
+}
+
+/* Beside what the others of the group have yet to take for the tokens that they know. */
+static bool has_room(const struct engine *e, const struct sequence *s)
+{
+    const struct group *group = &e->group[s->group];
+    for (uint32_t g = 0; g < e->limits.n_cache_groups; g++) {
+        uint64_t wanted = tables_wanted(e, s, g, s->n_tokens);
+        for (const struct sequence *other = group->sequences; other; other = other->next)
+            wanted += tables_wanted(e, other, g, other->n_tokens);
+        if (wanted > block_pool_available(&group->pool[g]))
+            return false;
+    }
+    return true;
+}
+
+static void count_in(struct engine *e, struct sequence *s)
+{
+    if (s->n_preemptions)
+        return;
+    s->n_cached = s->n_charged = s->n_planned;
+    e->counted.prompt_tokens += s->request.n_tokens;
+    e->counted.prefix_queries += s->node == NO_NODE ? 0 : s->request.n_tokens;
+    e->counted.prefix_hits += s->n_cached;
+}
+
+bool sequence_begin(struct engine *e, struct sequence *s, uint32_t group)
+{
+    s->group = group;
+    tables_begin(e, s);
+    if (!has_room(e, s) && s->has_copy) {       /* what it copies from may be what it lacks */
+        tables_drop_copy(e, s);
+        s->n_planned = s->n_confirmed = s->n_published * BLOCK_TOKENS;
+    }
+    if (!has_room(e, s)) {
+        tables_release(e, s);
+        s->n_planned = s->n_confirmed = 0;
+        return false;
+    }
+    queue_let_in(&e->queue, s);
+    link_by_standing(&e->group[group], s);
+    s->state = SEQUENCE_RUNNING;
+    count_in(e, s);
+    return true;
+}
+
+static void leave_group(struct engine *e, struct sequence *s)
+{
+    struct group *group = &e->group[s->group];
+    unlink_from(&group->sequences, s);
+    group->n_sequences--;
+    tables_release(e, s);
+}
+
+void sequence_push_out(struct engine *e, struct sequence *s)
+{
+    leave_group(e, s);
+    e->group[s->group].is_tight = true;
+    s->n_planned = s->n_confirmed = 0;
+    s->n_stale = s->n_in_flight;
+    s->n_preemptions++;
+    e->counted.preemptions++;
+    s->state = SEQUENCE_WAITING;
+    queue_add(&e->queue, s);
+}
+
+void sequence_settle(struct engine *e, struct sequence *s)
+{
+    if (s->state == SEQUENCE_DONE || !sequence_is_done(s))
+        return;
+    if (s->state == SEQUENCE_RUNNING) {
+        leave_group(e, s);
+        e->group[s->group].is_tight = false;
+    } else {
+        queue_remove(&e->queue, s);
+    }
+    queue_leave_client(&e->queue, s->client);
+    s->client = NULL;
+    s->state = SEQUENCE_DONE;
+    s->next = e->done;
+    e->done = s;
+}
+
 /* ---- coming and going ---- */
+static int check_tokens(const struct engine *e, const struct sequence_request *r)
+{
+    if (!r->n_tokens)
+        return error_set(ERR_USAGE, "the prompt is empty");
+    if (r->n_tokens > e->options.context || r->n_new > e->options.context - r->n_tokens)
+        return error_set(ERR_USAGE, "%u prompt tokens and %u new ones are more than the context of %u", r->n_tokens, r->n_new, e->options.context);
+    for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
+        if (cache_blocks_table(&e->limits.cache[g], r->n_tokens) > e->limits.cache[g].n_all)
+            return error_set(ERR_USAGE, "%u prompt tokens are more than the %u that the KV cache can hold", r->n_tokens,
+                             e->limits.cache[g].n_all * BLOCK_TOKENS);
+    for (uint32_t i = 0; i < r->n_tokens; i++)
+        if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= e->model.n_vocab)
+            return error_set(ERR_USAGE, "token %d does not exist: the vocabulary has %u", r->tokens[i], e->model.n_vocab);
+    return 0;
+}
+
 static int check_request(const struct engine *e, const struct sequence_request *r)
 {
     int err = sample_check(&r->params);
@@ -131,147 +266,122 @@ static int check_request(const struct engine *e, const struct sequence_request *
         return error_set(ERR_USAGE, "%u of %u tokens can not be generated", r->n_generated, r->n_tokens);
     if (r->all_rows && !e->options.full_logits)
         return error_set(ERR_USAGE, "all rows are wanted of an engine without full logits");
-    if (!r->n_tokens)
-        return error_set(ERR_USAGE, "the prompt is empty");
-    if (r->n_tokens > e->options.context || r->n_new > e->options.context - r->n_tokens)
-        return error_set(ERR_USAGE, "%u prompt tokens and %u new ones are more than the context of %u", r->n_tokens, r->n_new, e->options.context);
-    for (uint32_t i = 0; i < r->n_tokens; i++)
-        if (r->tokens[i] < 0 || (uint32_t)r->tokens[i] >= e->model.n_vocab)
-            return error_set(ERR_USAGE, "token %d does not exist: the vocabulary has %u", r->tokens[i], e->model.n_vocab);
-    return 0;
-}
-
-/* What an error leaves half taken belongs to the sequence. */
-static int take_blocks(struct engine *e, struct sequence *s, uint32_t n_positions)
-{
-    int err = 0;
-    for (uint32_t g = 0; !err && g < e->limits.n_cache_groups; g++)
-        err = block_pool_take(&e->group[s->group].pool[g], s->table[g], &s->n_blocks[g], cache_blocks_table(&e->limits.cache[g], n_positions));
-    return err;
+    return check_tokens(e, r);
 }
 
 static void close_sequence(struct engine *e, struct sequence *s)
 {
-    for (uint32_t g = 0; g < e->limits.n_cache_groups; g++) {
-        block_pool_give_back(&e->group[s->group].pool[g], s->table[g], s->n_blocks[g]);
+    for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
         free(s->table[g]);
-    }
+    free(s->salt);
     free(s->stop_ids);
     free(s->tokens);
     free(s);
 }
 
-static int open_sequence(struct engine *e, struct sequence **out, uint32_t group, uint32_t n_positions)
+/* In no list yet. */
+static struct sequence *open_sequence(struct engine *e)
 {
     struct sequence *s = calloc(1, sizeof *s);
-    bool have_all = s && (s->tokens = calloc(e->options.context, sizeof *s->tokens));
-    for (uint32_t g = 0; have_all && g < e->limits.n_cache_groups; g++)
-        have_all = (s->table[g] = calloc(e->limits.cache[g].n_sequence, sizeof *s->table[g])) != NULL;
-    int err = have_all ? 0 : error_set(ERR_NO_MEMORY, "no memory for a sequence");
-    if (s)
-        s->group = group;
-    if (err < 0 || (err = take_blocks(e, s, n_positions)) < 0) {
-        if (s)
-            close_sequence(e, s);
-        return err;
+    bool have_all = s != NULL;
+    for (uint32_t g = 0; have_all && g < e->limits.n_cache_groups; g++) {
+        size_t n_bytes = e->limits.cache[g].n_sequence * sizeof *s->table[g];
+        if ((have_all = (s->table[g] = malloc(n_bytes)) != NULL))
+            memset(s->table[g], 0xff, n_bytes);
     }
-    *out = s;
-    return 0;
+    if (have_all) {
+        s->node = NO_NODE;
+        return s;
+    }
+    if (s)
+        close_sequence(e, s);
+    return NULL;
 }
 
-/* The group with the fewest sequences, the first of several. */
-static int find_home(const struct engine *e, uint32_t *home)
+/* In the place of `old`, with room for n_room bytes; NULL, and `old` is still there, when there is no memory. */
+static void *copy(void *old, const void *from, size_t n_bytes, size_t n_room)
 {
-    *home = 0;
-    for (uint32_t g = 1; g < e->n_groups; g++)
-        if (e->group[g].n_sequences < e->group[*home].n_sequences)
-            *home = g;
-    uint32_t n = e->group[*home].n_sequences;
-    return n < e->limits.n_sequences ? 0 : error_set(ERR_FULL, "%u sequences are running already", n * e->n_groups);
+    void *to = realloc(old, n_room + 1);
+    if (to && n_bytes)
+        memcpy(to, from, n_bytes);
+    return to;
 }
 
-static int copy_stop_ids(struct sequence *s, const struct sequence_request *request)
+/* What the request brings, and room for what it will get. */
+static int make_copies(struct sequence *s, const struct sequence_request *r)
 {
-    int32_t *ids = realloc(s->stop_ids, (request->n_stop_ids + 1) * sizeof *ids);
-    if (!ids)
-        return error_set(ERR_NO_MEMORY, "no memory for %u stop ids", request->n_stop_ids);
-    s->stop_ids = ids;
-    if (request->n_stop_ids)
-        memcpy(ids, request->stop_ids, request->n_stop_ids * sizeof *ids);
-    return 0;
+    size_t n_tokens = r->n_tokens * sizeof *s->tokens, n_stop_ids = r->n_stop_ids * sizeof *s->stop_ids;
+    void *tokens = copy(s->tokens, r->tokens, n_tokens, n_tokens + r->n_new * sizeof *s->tokens);
+    s->tokens = tokens ? tokens : s->tokens;
+    void *stop_ids = copy(s->stop_ids, r->stop_ids, n_stop_ids, n_stop_ids);
+    s->stop_ids = stop_ids ? stop_ids : s->stop_ids;
+    void *salt = copy(s->salt, r->salt.bytes, r->salt.n_bytes, r->salt.n_bytes);
+    s->salt = salt ? salt : s->salt;
+    return tokens && stop_ids && salt ? 0 : error_set(ERR_NO_MEMORY, "no memory for a sequence");
 }
 
-static void begin(struct sequence *s, const struct sequence_request *request, uint32_t n_common)
+/* Into the queue.  Of a sequence that was there before only its memory is left. */
+static int enter(struct engine *e, struct sequence *s, const struct sequence_request *r)
 {
-    s->request = *request;
-    memcpy(s->tokens, request->tokens, request->n_tokens * sizeof *s->tokens);
-    s->n_tokens = request->n_tokens;
-    s->n_planned = n_common;
-    s->n_stored = n_common ? s->n_stored : 0;
+    int err = make_copies(s, r);
+    if (err < 0)
+        return err;
+    if (!(s->client = queue_client(&e->queue, r->client)))
+        return error_set(ERR_NO_MEMORY, "no memory for a client");
+    s->request = *r;
+    s->request.salt.bytes = r->salt.bytes ? s->salt : NULL;
+    s->n_tokens = r->n_tokens;
+    s->n_planned = s->n_confirmed = s->n_in_flight = s->n_stale = s->n_charged = s->n_cached = s->n_preemptions = 0;
+    s->next_row = r->all_rows ? 0 : r->n_tokens - 1;
     s->stopped = false;
     s->end = SEQUENCE_RUNS;
+    s->arrival = e->queue.n_arrivals++;
+    s->since_step = e->counted.steps;
+    s->state = SEQUENCE_WAITING;
+    queue_add(&e->queue, s);
+    return 0;
 }
 
 int engine_add(struct engine *e, struct sequence **out, const struct sequence_request *request)
 {
-    struct sequence *s;
-    uint32_t home;
-    int err;
-    if ((err = check_request(e, request)) < 0 || (err = find_home(e, &home)) < 0 ||
-        (err = open_sequence(e, &s, home, request->n_tokens + request->n_new)) < 0)
+    int err = check_request(e, request);
+    if (err < 0)
         return err;
-    if ((err = copy_stop_ids(s, request)) < 0) {
+    struct sequence *s = open_sequence(e);
+    if (!s)
+        return error_set(ERR_NO_MEMORY, "no memory for a sequence");
+    if ((err = enter(e, s, request)) < 0) {
         close_sequence(e, s);
         return err;
     }
-    begin(s, request, 0);
-    struct sequence **end = &e->group[home].sequences;
-    while (*end)
-        end = &(*end)->next;
-    *end = s;
-    e->group[home].n_sequences++;
     *out = s;
     return 0;
 }
 
-static int drain(struct engine *e, const struct sequence *s)
+/* To no list, and no step in flight knows it. */
+static void withdraw(struct engine *e, struct sequence *s)
 {
-    int err = 0;
-    while (!err && s->n_in_flight)
-        err = flight_collect_oldest(e);
-    return err;
-}
-
-/* How many of the prompt's first tokens need not be computed: the last one always is, for its logits. */
-static uint32_t n_common(const struct engine *e, const struct sequence *s, const struct sequence_request *request)
-{
-    uint32_t n = 0, most = MIN(MIN(s->n_planned, s->n_tokens), request->n_tokens - 1);
-    while (n < most && s->tokens[n] == request->tokens[n])
-        n++;
-    for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
-        if (!cache_blocks_keep(&e->limits.cache[g], n, s->n_stored))
-            return 0;
-    return n;
+    sequence_stop(s);
+    sequence_settle(e, s);
+    flight_forget(e, s);
+    unlink_from(&e->done, s);
 }
 
 int engine_continue(struct engine *e, struct sequence *s, const struct sequence_request *request)
 {
-    int err;
-    if ((err = check_request(e, request)) < 0 || (err = drain(e, s)) < 0 ||
-        (err = take_blocks(e, s, request->n_tokens + request->n_new)) < 0 || (err = copy_stop_ids(s, request)) < 0)
+    int err = check_request(e, request);
+    if (err < 0)
         return err;
-    begin(s, request, n_common(e, s, request));
-    return 0;
+    withdraw(e, s);
+    if ((err = enter(e, s, request)) < 0) {
+        s->next = e->done;
+        e->done = s;
+    }
+    return err;
 }
 
 void engine_remove(struct engine *e, struct sequence *s)
 {
-    struct sequence **link = &e->group[s->group].sequences;
-    s->stopped = true;
-    drain(e, s);
-    while (*link != s)
-        link = &(*link)->next;
-    *link = s->next;
-    e->group[s->group].n_sequences--;
+    withdraw(e, s);
     close_sequence(e, s);
 }

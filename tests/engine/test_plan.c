@@ -15,8 +15,8 @@ static struct plan *open_plan(void)
     struct plan_limits limits = { .n_tokens = MAX_TOKENS, .n_rows = MAX_ROWS, .n_sequences = MAX_SEQUENCES, .n_all_tokens = MAX_ALL_TOKENS,
                                   .context = CONTEXT, .n_vocab = VOCAB, .n_cache_groups = 2 };
     struct plan *plan = NULL;
-    limits.cache[0] = cache_blocks(0, CONTEXT, 8, MAX_SEQUENCES);
-    limits.cache[1] = cache_blocks(20, CONTEXT, 8, MAX_SEQUENCES);
+    limits.cache[0] = cache_blocks(0, CONTEXT, 8, MAX_SEQUENCES, 0);
+    limits.cache[1] = cache_blocks(20, CONTEXT, 8, MAX_SEQUENCES, 0);
     check_int(plan_open(&plan, &limits), 0);
     return plan;
 }
@@ -61,6 +61,10 @@ static void fill(struct plan *p, uint64_t seed)
         uint32_t n = 1 + (uint32_t)(random_u64(seed, 500 + i) % (MAX_TOKENS / MAX_SEQUENCES));
         add_sequence(p, seed, n, (uint32_t)(random_u64(seed, 550 + i) % (CONTEXT - n + 1)));
     }
+    for (uint64_t i = 0; n_sequences && i < random_u64(seed, 5) % 4; i++) {
+        uint32_t g = (uint32_t)(i % 2), n = p->limits.cache[g].n_all, from = (uint32_t)(random_u64(seed, 560 + i) % n);
+        p->copy[h->n_copies++] = (struct plan_copy){ g, from, (from + 1 + (uint32_t)(random_u64(seed, 570 + i) % (n - 1))) % n };
+    }
     uint32_t n_rows = n_sequences ? (uint32_t)(random_u64(seed, 2) % (MAX_ROWS + 1)) : 0;
     for (uint32_t i = 0; i < n_rows; i++)
         add_row(p, seed, (uint32_t)(random_u64(seed, 300 + i) % h->n_tokens));
@@ -81,6 +85,8 @@ static void check_equal(const struct plan *a, const struct plan *b)
     check_bytes("positions", a->positions, b->positions, h->n_tokens * sizeof *a->positions);
     check_bytes("rows", a->rows, b->rows, h->n_rows * sizeof *a->rows);
     check_bytes("row", a->row, b->row, h->n_rows * sizeof *a->row);
+    if (check_int(a->header.n_copies, h->n_copies))
+        check_bytes("copies", a->copy, b->copy, h->n_copies * sizeof *a->copy);
     for (uint32_t i = 0; i < h->n_sequences; i++) {
         const struct step_sequence *x = &a->sequences[i], *y = &b->sequences[i];
         check(x->first_token == y->first_token && x->n_tokens == y->n_tokens && x->position == y->position);
@@ -146,6 +152,8 @@ static void test_lies(void)
         { "more rows", offsetof(struct plan_header, n_rows), MAX_ROWS + 1 },
         { "more sequences", offsetof(struct plan_header, n_sequences), MAX_SEQUENCES + 1 },
         { "more blocks", offsetof(struct plan_header, n_blocks), MAX_SEQUENCES * (CONTEXT / 16 + 3) + 1 },
+        { "more copies", offsetof(struct plan_header, n_copies), MAX_SEQUENCES * 2 + 1 },
+        { "four billion copies", offsetof(struct plan_header, n_copies), UINT32_MAX },
         { "more tokens in all groups", offsetof(struct plan_header, n_all_tokens), MAX_ALL_TOKENS + 1 },
         { "fewer tokens in all groups than in this one", offsetof(struct plan_header, n_all_tokens), 1 },
         { "another number of cache groups", offsetof(struct plan_header, n_cache_groups), 1 },
@@ -174,10 +182,9 @@ static void test_lies(void)
 }
 
 /* What a follower would read or write wildly for.  The plan: header, 5 tokens, 1 row, what is done with it, a sequence of the
- * first token, at position 5, and one of 4 tokens from position 14; for the first 1 block of the first cache group and 3 of the
- * second, for the other 2 and 3. */
+ * first token, at position 5, and one of 4 tokens from position 14; for the first 1 block of each cache group, for the other 2. */
 enum { AT_TOKEN = sizeof(struct plan_header), AT_ROW = AT_TOKEN + 5 * 4, AT_PARAMS = AT_ROW + 4,
-       AT_SEQUENCE = AT_PARAMS + sizeof(struct plan_row) + 8, AT_BLOCK = AT_SEQUENCE + 8 + 4 * 4, END = AT_BLOCK + 5 * 4 };
+       AT_SEQUENCE = AT_PARAMS + sizeof(struct plan_row) + 8, AT_BLOCK = AT_SEQUENCE + 8 + 2 * 4, END = AT_BLOCK + 4 * 4 };
 
 static void test_inner_lies(void)
 {
@@ -197,7 +204,7 @@ static void test_inner_lies(void)
         { "tokens of no sequence", AT_SEQUENCE + 4, 3 },
         { "a sequence without tokens", AT_SEQUENCE + 4, 0 },
         { "a block that the cache has not", AT_BLOCK, MAX_SEQUENCES * CONTEXT / 16 },
-        { "a block that the window's cache has not", AT_BLOCK + 4 * 4, MAX_SEQUENCES * 3 },
+        { "a block that the window's cache has not", AT_BLOCK + 3 * 4, MAX_SEQUENCES * 3 },
     };
     struct plan *from = open_plan(), *to = open_plan();
     char *bytes = malloc(plan_max_bytes(from));
@@ -213,6 +220,19 @@ static void test_inner_lies(void)
         check_int(decode_exactly(to, bytes, n), 0);
         memcpy(bytes + rows[i].offset, &rows[i].value, sizeof rows[i].value);
         check_int(decode_exactly(to, bytes, n), ERR_PEER);
+    }
+
+    static const struct plan_copy copies[] = { { 2, 0, 1 }, { 0, MAX_SEQUENCES * CONTEXT / 16, 1 }, { 1, 1, MAX_SEQUENCES * 3 }, { 0, 1, 1 },
+                                               { UINT32_MAX, 0, 1 }, { 1, 0, UINT32_MAX }, { 1, 0, 1 } };
+    for (size_t i = 0; i < COUNT_OF(copies); i++) {
+        bool is_good = i + 1 == COUNT_OF(copies);
+        check_begin("a copy of %u to %u in cache group %u is %s", copies[i].from, copies[i].to, copies[i].cache_group, is_good ? "fine" : "ERR_PEER");
+        plan_clear(from);
+        add_sequence(from, i, 1, 5);
+        from->header.n_all_tokens = 1;
+        from->header.n_copies = 1;
+        from->copy[0] = copies[i];
+        check_int(decode_exactly(to, bytes, plan_encode(from, bytes)), is_good ? 0 : ERR_PEER);
     }
 
     check_begin("a sequence beyond the context, with the blocks that it would need");
@@ -244,9 +264,11 @@ static void test_random_bytes(void)
             check(q->first_token == t && q->position + q->n_tokens <= CONTEXT);
             t += q->n_tokens;
             for (uint32_t g = 0; g < 2; g++)
-                for (uint32_t k = 0; k < q->table[g].n_blocks; k++)
-                    check(q->table[g].blocks[k] < to->limits.cache[g].n_all);
+                for (uint32_t b = cache_blocks_first_seen(&to->limits.cache[g], q->position); b <= (q->position + q->n_tokens - 1) / 16; b++)
+                    check(q->table[g].blocks[b % q->table[g].n_blocks] < to->limits.cache[g].n_all);
         }
+        for (uint32_t i = 0; err == 0 && i < to->header.n_copies; i++)
+            check(to->copy[i].cache_group < 2 && MAX(to->copy[i].from, to->copy[i].to) < to->limits.cache[to->copy[i].cache_group].n_all);
     }
     free(bytes);
     plan_close(from);

@@ -1,0 +1,185 @@
+/* schedule.c: what each step computes.
+ *
+ * A step has one plan for each group along dp, made of the sequences that run there.  Groups do not wait for each other's sequences,
+ * only for the step: one that has nothing to do joins it with an empty plan.
+ *
+ * In a plan: the next token of sequences that have theirs, by standing, an even part of them in each plan of a pipeline; then chunks of
+ * prompts, by standing.  Blocks are taken for what is planned.  Where there are none, the last by standing that is not in this plan is
+ * pushed out, and nobody is let in until another has ended: so what is computed again is bounded by what ends. */
+#include "engine/engine_impl.h"
+
+#include "base/base.h"
+
+/* ---- who comes in ---- */
+/* The group with the fewest sequences, the first of several, of those that have room. */
+static bool let_in(struct engine *e, struct sequence *s)
+{
+    for (uint32_t n = 0; n < e->limits.n_sequences; n++)
+        for (uint32_t g = 0; g < e->n_groups; g++)
+            if (e->group[g].n_sequences == n && !e->group[g].is_tight && sequence_begin(e, s, g))
+                return true;
+    return false;
+}
+
+/* In the order of the queue; who finds no room is not overtaken. */
+static void let_all_in(struct engine *e)
+{
+    struct sequence *s;
+    while ((s = queue_next(&e->queue, e->counted.steps)) != NULL) {
+        sequence_settle(e, s);
+        if (s->state == SEQUENCE_WAITING && !let_in(e, s))
+            return;
+    }
+}
+
+static void settle_all(struct engine *e)
+{
+    for (uint32_t g = 0; g < e->n_groups; g++)
+        for (struct sequence *s = e->group[g].sequences, *next; s; s = next) {
+            next = s->next;
+            sequence_settle(e, s);
+        }
+}
+
+/* ---- what they get ---- */
+static void add_row(struct group_plan *to, struct sequence *s, uint32_t token, uint32_t position)
+{
+    struct plan *p = to->plan;
+    to->row_sequence[p->header.n_rows] = s;
+    p->rows[p->header.n_rows] = (int32_t)token;
+    p->row[p->header.n_rows++] = (struct plan_row){ .params = s->request.params, .position = position + 1 };
+}
+
+static void add_copies(struct engine *e, struct group_plan *to, struct sequence *s)
+{
+    struct plan *p = to->plan;
+    for (uint32_t g = 0; s->has_copy && g < e->limits.n_cache_groups; g++)
+        p->copy[p->header.n_copies++] = (struct plan_copy){ g, s->copy_from[g], tables_copy_to(e, s, g) };
+    tables_drop_copy(e, s);
+}
+
+/* What was computed before it was pushed out costs its client nothing. */
+static void charge(struct sequence *s)
+{
+    if (s->n_planned <= s->n_charged)
+        return;
+    s->client->served += s->n_planned - s->n_charged;
+    s->n_charged = s->n_planned;
+}
+
+/* Puts the next n tokens of s into the plan; it has the blocks. */
+static void add_tokens(struct engine *e, struct group_plan *to, struct sequence *s, uint32_t n)
+{
+    struct plan *p = to->plan;
+    struct plan_header *h = &p->header;
+    add_copies(e, to, s);
+    to->sequence[h->n_sequences] = s;
+    struct step_sequence *q = &p->sequences[h->n_sequences++];
+    *q = (struct step_sequence){ .first_token = h->n_tokens, .n_tokens = n, .position = s->n_planned };
+    for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
+        q->table[g] = (struct step_table){ cache_blocks_table(&e->limits.cache[g], s->n_planned + n), s->table[g] };
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t position = s->n_planned + i;
+        p->tokens[h->n_tokens] = s->tokens[position];
+        p->positions[h->n_tokens] = (int32_t)position;
+        if (sequence_wants_row(s, position)) {
+            add_row(to, s, h->n_tokens, position);
+            s->next_row = position + 1;
+        }
+        h->n_tokens++;
+    }
+    s->n_planned += n;
+    s->n_in_flight++;
+    s->last_plan = e->next_number;
+    charge(s);
+}
+
+/* The last by standing that is not in the plan that is made: everybody before it may be. */
+static struct sequence *last_in_standing(const struct engine *e, const struct group *group)
+{
+    struct sequence *last = NULL;
+    for (struct sequence *s = group->sequences; s; s = s->next)
+        if (!s->n_in_flight || s->last_plan != e->next_number)
+            last = s;
+    return last;
+}
+
+/* Blocks for the first n_positions of s, also those of sequences that stand behind it. */
+static bool make_room(struct engine *e, struct group *group, struct sequence *s, uint32_t n_positions)
+{
+    while (!tables_reserve(e, s, n_positions)) {
+        struct sequence *last = last_in_standing(e, group);
+        if (last == s)
+            return false;
+        sequence_push_out(e, last);
+    }
+    return true;
+}
+
+/* How many of the next n tokens of a prompt there are blocks for. */
+static uint32_t reserve_chunk(struct engine *e, struct group *group, struct sequence *s, uint32_t n)
+{
+    uint32_t in_block = MIN(n, BLOCK_TOKENS - s->n_planned % BLOCK_TOKENS);
+    while (n > in_block && !tables_reserve(e, s, s->n_planned + n))
+        n -= MIN((s->n_planned + n - 1) % BLOCK_TOKENS + 1, n - in_block);
+    return n > in_block || make_room(e, group, s, s->n_planned + in_block) ? n : 0;
+}
+
+static bool wants_decode(const struct sequence *s)
+{
+    return sequence_is_decoding(s) && sequence_n_left(s) && !s->n_in_flight;
+}
+
+static uint32_t add_decode(struct engine *e, struct group *group, struct group_plan *to, uint32_t budget)
+{
+    uint32_t n_decoding = 0, n = 0;
+    for (struct sequence *s = group->sequences; s; s = s->next)
+        n_decoding += sequence_is_decoding(s);
+    uint32_t share = MIN(DIV_UP(n_decoding, e->mesh.size[AXIS_PP]), budget);
+    for (struct sequence *s = group->sequences, *next; s && n < share; s = next) {
+        bool wants = wants_decode(s), has_room = wants && make_room(e, group, s, s->n_planned + 1);
+        next = s->next;
+        if (has_room) {
+            add_tokens(e, to, s, 1);
+            n++;
+        } else if (wants && group->n_sequences > 1) {
+            sequence_push_out(e, s);
+        } else if (wants) {
+            sequence_end_with(s, SEQUENCE_FULL);
+            sequence_settle(e, s);
+        }
+    }
+    return n;
+}
+
+static void add_prefill(struct engine *e, struct group *group, struct group_plan *to, uint32_t budget)
+{
+    for (struct sequence *s = group->sequences; s && budget; s = s->next) {
+        uint32_t n_left = sequence_n_left(s);
+        if (!n_left || sequence_is_decoding(s))
+            continue;
+        uint32_t n = reserve_chunk(e, group, s, MIN(MIN(budget, e->options.chunk), n_left));
+        if (n)
+            add_tokens(e, to, s, n);
+        budget -= n;
+    }
+}
+
+bool schedule_step(struct engine *e, struct flight *f)
+{
+    uint32_t n_all_tokens = 0;
+    settle_all(e);
+    let_all_in(e);
+    for (uint32_t g = 0; g < e->n_groups; g++) {
+        struct group_plan *to = &f->group[g];
+        plan_clear(to->plan);
+        to->plan->header.flags = e->options.full_logits ? PLAN_FULL_LOGITS : 0;
+        uint32_t n = add_decode(e, &e->group[g], to, e->limits.n_tokens);
+        add_prefill(e, &e->group[g], to, e->limits.n_tokens - n);
+        n_all_tokens += to->plan->header.n_tokens;
+    }
+    for (uint32_t g = 0; g < e->n_groups; g++)
+        f->group[g].plan->header.n_all_tokens = n_all_tokens;
+    f->own_result.size = 0;
+    return n_all_tokens > 0;
+}
