@@ -287,7 +287,7 @@ static int body(struct session *s, void *user)
 static int run(struct options *o, int argc, char **argv)
 {
     struct bench bench = { 0 };
-    struct session_needs needs = { .max_sequences = 1, .context = (uint32_t)MAX(o->prompt_tokens, o->generate + 1) };
+    struct session_needs needs = { .max_sequences = 1, .context = (uint32_t)MAX(o->prompt_tokens, o->generate + 1), .no_prefix_cache = true };
     int err = plan_tests(&bench, o);
     if (err < 0)
         return report_error(err);

@@ -285,7 +285,8 @@ static int run(struct options *o, int argc, char **argv)
         return report_error(error_set(ERR_USAGE, "wanted one of -p TEXT and --tokens 1,2,3"));
     if (o->norms && (!o->json || o->batch > 1))
         return report_error(error_set(ERR_USAGE, "--norms goes with --json, and with one sequence"));
-    struct session_needs needs = { .max_sequences = (uint32_t)o->batch, .full_logits = true, .hidden_norms = o->norms };
+    struct session_needs needs = { .max_sequences = (uint32_t)o->batch, .full_logits = true, .hidden_norms = o->norms,
+                                   .no_prefix_cache = true };
     return session_run(o, argc, argv, &needs, body, NULL);
 }
 

@@ -263,7 +263,7 @@ static int body(struct session *s, void *user)
 
 static int run(struct options *o, int argc, char **argv)
 {
-    struct session_needs needs = { .max_sequences = 1, .full_logits = true, .context = (uint32_t)o->window };
+    struct session_needs needs = { .max_sequences = 1, .full_logits = true, .context = (uint32_t)o->window, .no_prefix_cache = true };
     o->all = true;                  /* as `stoa logits --all`: shorter chunks, since every row of logits is held */
     return session_run(o, argc, argv, &needs, body, NULL);
 }

@@ -20,6 +20,7 @@ struct session_needs {
     uint32_t max_sequences;
     bool full_logits, hidden_norms, chat, reads_input;
     uint32_t context;           /* 0: --context */
+    bool no_prefix_cache;       /* what is measured is computed */
 };
 
 /* A session's body runs on the leader alone; the other ranks follow until it returns.
