@@ -17,6 +17,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What one request may hold. */
+#define API_MAX_MESSAGES 4096
+#define API_MAX_PROMPTS 64
+#define API_MAX_CHOICES 128                 /* prompts times n */
+#define API_MAX_STOPS 16                    /* of so many bytes: */
+#define API_MAX_STOP_BYTES 1024
+#define API_MAX_STOP_IDS 256
+#define API_MAX_BIASES 1024
+#define API_MAX_LOGPROBS 20
+#define API_MAX_NAME 256                    /* bytes of a model's name, of a cache salt */
+#define API_MAX_VARIABLES 64                /* chat_template_kwargs */
+
 /* What requests are read against; the same for all of them. */
 struct api_model {
     const struct tokenizer *tokenizer;
@@ -35,16 +47,20 @@ struct api_error {
     char param[64];                         /* "" : null */
     char message[512];
 };
+/* Fills it in as a 400 and returns -1.  param: the field's name, NULL for none. */
+int api_refuse(struct api_error *error, const char *param, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int api_no_memory(struct api_error *error);             /* the same as a 503 */
 /* {"error": {"message": .., "type": .., "param": .., "code": ..}} */
 void api_write_error(struct buffer *out, const struct api_error *error);
 
-enum api_kind { API_CHAT, API_COMPLETION };
+enum api_kind { API_CHAT, API_COMPLETION, API_TOKENIZE, API_DETOKENIZE };       /* api_read() is for the first two */
 
 struct api_prompt {
     int32_t *ids;
     size_t n_ids;
-    const char *text;                       /* for echo; NULL when it was given as ids */
+    const char *text;                       /* of a completion, for echo */
     size_t n_text;
+    uint32_t max_tokens;                    /* as asked for, or what the context leaves; 0 only with echo or where a client says so */
 };
 struct api_bias {
     uint32_t id;
@@ -57,11 +73,11 @@ struct api_request {
     const char *model;                      /* as the client said it */
     struct api_prompt *prompts;             /* one of a chat */
     uint32_t n_prompts, n;                  /* n choices of each: choice i * n + k is the k-th of prompt i */
-    uint32_t max_tokens, min_tokens;        /* max: resolved, fits the context */
+    uint32_t min_tokens;
     float temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
     uint32_t top_k;
     bool has_seed;
-    uint64_t seed;                          /* drawn by the front when !has_seed */
+    uint64_t seed;                          /* the front sets it when !has_seed, before answer_open() */
     struct api_bias *bias;
     uint32_t n_bias;
     int32_t *stop_ids;                      /* with the model's end tokens, unless ignore_eos */
@@ -72,7 +88,7 @@ struct api_request {
     bool stream, include_usage, echo, logprobs, return_token_ids;
     uint32_t top_logprobs;
     int32_t priority;
-    const char *cache_salt;                 /* NULL: none; its length is n_cache_salt */
+    const char *cache_salt;                 /* NULL: none */
     size_t n_cache_salt;
     const char *unknown[8];                 /* names of fields that were not known, for the log */
     uint32_t n_unknown;
@@ -87,6 +103,6 @@ int api_tokenize(struct buffer *out, const struct api_model *model, const char *
 int api_detokenize(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
 void api_models(struct buffer *out, const struct api_model *model);
 void api_model(struct buffer *out, const struct api_model *model, const char *name);
-extern const char api_openapi_json[];       /* of every route the front has */
+void api_openapi(struct buffer *out);       /* of every route the front has */
 
 #endif

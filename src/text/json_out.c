@@ -110,3 +110,9 @@ void json_bool(struct json_out *j, const char *key, bool value)
     begin(j, key);
     buffer_add_text(j->to, value ? "true" : "false");
 }
+
+void json_null(struct json_out *j, const char *key)
+{
+    begin(j, key);
+    buffer_add_text(j->to, "null");
+}

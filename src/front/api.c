@@ -1,0 +1,319 @@
+/* api.c: from a body to a request: what its fields mean together. */
+#include "front/api_read.h"
+
+#include "base/base.h"
+#include "base/error.h"
+#include "text/json_in.h"
+#include "text/json_out.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void api_write_error(struct buffer *out, const struct api_error *error)
+{
+    struct json_out j = { .to = out };
+    json_object(&j, NULL);
+    json_object(&j, "error");
+    json_text(&j, "message", error->message);
+    json_text(&j, "type", error->type);
+    if (*error->param)
+        json_text(&j, "param", error->param);
+    else
+        json_null(&j, "param");
+    if (error->code)
+        json_text(&j, "code", error->code);
+    else
+        json_null(&j, "code");
+    json_end_object(&j);
+    json_end_object(&j);
+}
+
+int api_no_memory(struct api_error *error)
+{
+    *error = (struct api_error){ .status = 503, .type = "server_error", .message = "no memory for this request" };
+    return -1;
+}
+
+int api_refuse_as_told(struct api_error *error, int code, const char *param)
+{
+    return code == ERR_NO_MEMORY ? api_no_memory(error) : api_refuse(error, param, "%s", error_text());
+}
+
+int api_reader_open(struct api_reader *reader, enum api_kind kind, const struct api_model *model, const char *body, size_t n_bytes,
+                    struct api_error *error)
+{
+    struct template_value tree;
+    *reader = (struct api_reader){ .model = model, .kind = kind, .error = error };
+    int err = json_read(&reader->tree, body, n_bytes, &tree);
+    if (err < 0)
+        return api_refuse_as_told(error, err, NULL);
+    return api_fields_read(&reader->fields, kind, model->strict, &tree, error);
+}
+
+static char *copy_bytes(struct arena *arena, const char *bytes, size_t n_bytes)
+{
+    char *copy = arena_alloc(arena, n_bytes + 1);
+    return copy ? memcpy(copy, bytes, n_bytes) : NULL;
+}
+
+/* ---- names ---- */
+
+/* Letters, digits and what names of models have between them; no part between slashes that a path would go up by. */
+static bool is_plain_name(const char *name, size_t n)
+{
+    static const char others[] = "-_.:+@/";
+    size_t part = 0;                    /* where it begins */
+    for (size_t i = 0; i <= n; i++) {
+        if (i < n && name[i] != '/') {
+            char c = name[i], small = c | 0x20;
+            if (!(small >= 'a' && small <= 'z') && !(c >= '0' && c <= '9') && (!c || !strchr(others, c)))
+                return false;
+            continue;
+        }
+        if (i == part || (name[part] == '.' && (i == part + 1 || (i == part + 2 && name[part + 1] == '.'))))
+            return false;
+        part = i + 1;
+    }
+    return true;
+}
+
+static int read_names(struct api_reader *r, struct api_request *q)
+{
+    const struct api_fields *f = &r->fields;
+    const struct template_value *model = f->model;
+    if (model && !is_plain_name(model->text.bytes, model->text.n_bytes))
+        return api_refuse(r->error, "model", "model must be a plain name: letters, digits and -_.:+@ with / between");
+    q->model = model ? copy_bytes(q->arena, model->text.bytes, model->text.n_bytes) : r->model->name;
+    if (f->cache_salt) {
+        q->n_cache_salt = f->cache_salt->text.n_bytes;
+        q->cache_salt = copy_bytes(q->arena, f->cache_salt->text.bytes, q->n_cache_salt);
+    }
+    for (uint32_t i = 0; i < f->n_unknown; i++)
+        q->unknown[q->n_unknown++] = copy_bytes(q->arena, f->unknown[i], MIN(f->n_unknown_bytes[i], (size_t)64));
+    bool ok = q->model && (!f->cache_salt || q->cache_salt);
+    for (uint32_t i = 0; i < q->n_unknown; i++)
+        ok = ok && q->unknown[i];
+    return ok ? 0 : api_no_memory(r->error);
+}
+
+/* ---- what ends an answer ---- */
+
+static int read_stop(struct api_reader *r, struct api_request *q)
+{
+    const struct template_value *stop = r->fields.stop;
+    size_t n = !stop ? 0 : stop->kind == VALUE_LIST ? stop->list->n : 1;
+    if (stop && stop->kind != VALUE_LIST && stop->kind != VALUE_STRING)
+        return api_refuse(r->error, "stop", "stop must be a string or an array of strings");
+    if (n > API_MAX_STOPS)
+        return api_refuse(r->error, "stop", "stop has %zu strings, the limit is %d", n, API_MAX_STOPS);
+    q->stop = arena_alloc(q->arena, n * sizeof *q->stop);
+    if (!q->stop)
+        return api_no_memory(r->error);
+    for (size_t i = 0; i < n; i++) {
+        const struct template_value *one = stop->kind == VALUE_LIST ? &stop->list->items[i] : stop;
+        if (one->kind != VALUE_STRING)
+            return api_refuse(r->error, "stop", "stop must be a string or an array of strings");
+        if (!one->text.n_bytes || one->text.n_bytes > API_MAX_STOP_BYTES)
+            return api_refuse(r->error, "stop", "a stop string must have 1 to %d bytes", API_MAX_STOP_BYTES);
+        char *copy = copy_bytes(q->arena, one->text.bytes, one->text.n_bytes);
+        if (!copy)
+            return api_no_memory(r->error);
+        q->stop[q->n_stop].bytes = copy;
+        q->stop[q->n_stop++].n_bytes = one->text.n_bytes;
+    }
+    return 0;
+}
+
+static int read_stop_ids(struct api_reader *r, struct api_request *q)
+{
+    const struct template_value *given = r->fields.stop_token_ids;
+    const struct tokenizer *t = r->model->tokenizer;
+    uint32_t n_tokens = tokenizer_n_tokens(t), n_ends = 0;
+    size_t n = given ? given->list->n : 0;
+    int32_t *ids = NULL;
+    if (n > API_MAX_STOP_IDS)
+        return api_refuse(r->error, "stop_token_ids", "stop_token_ids has %zu items, the limit is %d", n, API_MAX_STOP_IDS);
+    if (given && api_read_ids(r, q->arena, given->list, "stop_token_ids", &ids) < 0)
+        return -1;
+    for (uint32_t i = 0; i < n_tokens; i++)
+        n_ends += tokenizer_is_end(t, (int32_t)i);
+    q->stop_ids = arena_array(q->arena, int32_t, n + n_ends);
+    if (!q->stop_ids)
+        return api_no_memory(r->error);
+    if (n)
+        memcpy(q->stop_ids, ids, n * sizeof *ids);
+    q->n_stop_ids = (uint32_t)n;
+    for (uint32_t i = 0; i < n_tokens && !r->fields.ignore_eos; i++)
+        if (tokenizer_is_end(t, (int32_t)i))
+            q->stop_ids[q->n_stop_ids++] = (int32_t)i;
+    return 0;
+}
+
+/* ---- sampling ---- */
+
+static bool read_decimal(const struct template_value *key, uint32_t *id)
+{
+    *id = 0;
+    if (!key->text.n_bytes || key->text.n_bytes > 9 || (key->text.n_bytes > 1 && key->text.bytes[0] == '0'))
+        return false;
+    for (size_t i = 0; i < key->text.n_bytes; i++) {
+        if (key->text.bytes[i] < '0' || key->text.bytes[i] > '9')
+            return false;
+        *id = *id * 10 + (uint32_t)(key->text.bytes[i] - '0');
+    }
+    return true;
+}
+
+static int read_bias(struct api_reader *r, struct api_request *q)
+{
+    const struct template_value *bias = r->fields.logit_bias;
+    size_t n = bias ? bias->map->n : 0;
+    if (n > API_MAX_BIASES)
+        return api_refuse(r->error, "logit_bias", "logit_bias has %zu items, the limit is %d", n, API_MAX_BIASES);
+    q->bias = arena_array(q->arena, struct api_bias, n);
+    if (!q->bias)
+        return api_no_memory(r->error);
+    for (size_t i = 0; i < n; i++) {
+        const struct template_entry *entry = &bias->map->entries[i];
+        double add = template_is_number(&entry->value) && entry->value.kind != VALUE_BOOL ? template_as_float(&entry->value) : -1000;
+        uint32_t id;
+        if (!read_decimal(&entry->key, &id) || id >= r->model->n_vocab)
+            return api_refuse(r->error, "logit_bias", "logit_bias: \"%.*s\" is no token id from 0 to %u", (int)MIN(entry->key.text.n_bytes, (size_t)40),
+                              entry->key.text.bytes, r->model->n_vocab - 1);
+        if (!(add >= -100 && add <= 100))
+            return api_refuse(r->error, "logit_bias", "logit_bias: the bias of %u must be a number between -100 and 100", id);
+        q->bias[q->n_bias++] = (struct api_bias){ id, (float)add };
+    }
+    return 0;
+}
+
+static int read_sampling(struct api_reader *r, struct api_request *q)
+{
+    const struct api_fields *f = &r->fields;
+    q->n = (uint32_t)f->n;
+    q->temperature = (float)f->temperature;
+    q->top_p = (float)f->top_p;
+    q->min_p = (float)f->min_p;
+    q->top_k = f->top_k < 0 ? 0 : (uint32_t)f->top_k;
+    q->repetition_penalty = (float)(f->repeat_penalty != 1 ? f->repeat_penalty : f->repetition_penalty);
+    q->frequency_penalty = (float)f->frequency_penalty;
+    q->presence_penalty = (float)f->presence_penalty;
+    q->has_seed = f->has_seed;
+    q->seed = (uint64_t)f->seed;
+    q->priority = (int32_t)f->priority;
+    if (f->repeat_penalty != 1 && f->repetition_penalty != 1 && f->repeat_penalty != f->repetition_penalty)
+        return api_refuse(r->error, "repeat_penalty", "repeat_penalty and repetition_penalty are one thing and must not differ");
+    if (f->best_of != API_NOT_GIVEN && f->best_of != f->n)
+        return api_refuse(r->error, "best_of", "best_of must be n: choices are not picked by likelihood");
+    return read_bias(r, q);
+}
+
+/* ---- what the answer shows ---- */
+
+static int read_shown(struct api_reader *r, struct api_request *q)
+{
+    const struct api_fields *f = &r->fields;
+    q->include_stop = f->include_stop;
+    q->skip_special = f->skip_special;
+    q->stream = f->stream;
+    q->include_usage = f->include_usage;
+    q->echo = f->echo;
+    q->return_token_ids = f->return_token_ids;
+    q->logprobs = f->logprobs || f->n_logprobs != API_NOT_GIVEN;
+    q->top_logprobs = (uint32_t)MAX(MAX(f->top_logprobs, f->n_logprobs), 0);
+    if (f->top_logprobs > 0 && !f->logprobs)
+        return api_refuse(r->error, "top_logprobs", "top_logprobs needs logprobs to be true");
+    if (q->echo && q->logprobs)
+        return api_refuse(r->error, "echo", "echo with logprobs is not supported: the prompt has none here");
+    return 0;
+}
+
+/* ---- prompts and what fits behind them ---- */
+
+static int read_prompts(struct api_reader *r, struct api_request *q)
+{
+    int32_t *ids = NULL;
+    if (r->kind == API_COMPLETION)
+        return api_encode_prompts(r, q->arena, &q->prompts, &q->n_prompts);
+    q->prompts = arena_new(q->arena, struct api_prompt);
+    if (!q->prompts)
+        return api_no_memory(r->error);
+    if (api_encode_chat(r, &ids, &q->prompts->n_ids) < 0)
+        return -1;
+    q->n_prompts = 1;
+    q->prompts->ids = arena_array(q->arena, int32_t, q->prompts->n_ids);
+    if (q->prompts->ids)
+        memcpy(q->prompts->ids, ids, q->prompts->n_ids * sizeof *ids);
+    free(ids);
+    return !q->prompts->ids ? api_no_memory(r->error) : q->prompts->n_ids ? 0 : api_refuse(r->error, "messages", "the messages make an empty prompt");
+}
+
+/* What the client asks for; below 0: as much as fits. */
+static int64_t asked_tokens(const struct api_reader *r)
+{
+    const struct api_fields *f = &r->fields;
+    if (f->max_completion_tokens != API_NOT_GIVEN)
+        return f->max_completion_tokens;
+    if (f->max_tokens != API_NOT_GIVEN)
+        return f->max_tokens;
+    if (f->n_predict != API_NOT_GIVEN)
+        return f->n_predict;
+    return r->kind == API_COMPLETION ? 16 : -1;         /* as OpenAI has it */
+}
+
+static int fit(struct api_reader *r, struct api_request *q)
+{
+    int64_t asked = asked_tokens(r);
+    const char *field = r->kind == API_CHAT ? "messages" : "prompt";
+    if (asked >= 0 && r->fields.min_tokens > asked)
+        return api_refuse(r->error, "min_tokens", "min_tokens is more than max_tokens");
+    if ((uint64_t)q->n_prompts * q->n > API_MAX_CHOICES)
+        return api_refuse(r->error, "n", "n times the number of prompts is %u, the limit is %d", q->n_prompts * q->n, API_MAX_CHOICES);
+    for (uint32_t i = 0; i < q->n_prompts; i++) {
+        size_t n_ids = q->prompts[i].n_ids, n_least = n_ids + (asked != 0);
+        if (n_least > r->model->context) {
+            api_refuse(r->error, field, "the context of this model has %u tokens, and the prompt %zu, which leaves no room for an answer",
+                       r->model->context, n_ids);
+            r->error->code = "context_length_exceeded";
+            return -1;
+        }
+        int64_t left = (int64_t)(r->model->context - n_ids);
+        q->prompts[i].max_tokens = (uint32_t)(asked < 0 ? left : MIN(asked, left));
+    }
+    q->min_tokens = (uint32_t)r->fields.min_tokens;
+    return 0;
+}
+
+int api_read(struct api_request **out, enum api_kind kind, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error)
+{
+    struct api_reader r;
+    struct arena *arena = calloc(1, sizeof *arena);
+    struct api_request *q = arena ? arena_new(arena, struct api_request) : NULL;
+    int err;
+    if (!q) {
+        free(arena);
+        return api_no_memory(error);
+    }
+    q->arena = arena;
+    q->kind = kind;
+    if ((err = api_reader_open(&r, kind, model, body, n_bytes, error)) == 0 && (err = read_names(&r, q)) == 0 &&
+        (err = read_stop(&r, q)) == 0 && (err = read_stop_ids(&r, q)) == 0 && (err = read_sampling(&r, q)) == 0 &&
+        (err = read_shown(&r, q)) == 0 && (err = read_prompts(&r, q)) == 0)
+        err = fit(&r, q);
+    arena_close(&r.tree);
+    if (err < 0)
+        api_request_close(q);
+    else
+        *out = q;
+    return err;
+}
+
+void api_request_close(struct api_request *request)
+{
+    if (!request)
+        return;
+    struct arena *arena = request->arena;
+    arena_close(arena);
+    free(arena);
+}
