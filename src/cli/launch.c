@@ -558,6 +558,7 @@ struct feed {
     size_t begin, end;
     bool ended;                         /* standard input has */
     bool interrupt;                     /* a Ctrl-C is to be passed on behind it */
+    bool is_draining;                   /* the signal for it has come */
 };
 
 /* Takes what there is to take and passes on what can be passed on, without ever waiting. */
@@ -580,7 +581,7 @@ static void feed_input(struct job *job, struct feed *feed, short in_events, shor
         feed->begin += n > 0 ? (size_t)n : 0;
     }
     bool reader_gone = out_events & POLLERR;
-    if (reader_gone || (feed->ended && feed->begin == feed->end && !feed->interrupt))
+    if (reader_gone || (feed->ended && feed->begin == feed->end && !feed->interrupt && !job->options->drains))
         close_end(&job->input[1]);
 }
 
@@ -593,13 +594,17 @@ static int take_signal(const struct job *job, struct feed *feed, int signal_numb
         feed->interrupt = true;
         return 0;
     }
+    if ((signal_number == SIGINT || signal_number == SIGTERM) && job->options->drains && !feed->is_draining) {
+        feed->interrupt = feed->is_draining = true;
+        return 0;
+    }
     return 128 + signal_number;
 }
 
 /* Until the guard is gone, and with it the job.  The exit code of the command. */
 static int attend(struct job *job, pid_t guard)
 {
-    struct feed feed = { .ended = job->options->no_input };
+    struct feed feed = { .ended = job->options->no_input || job->options->drains };
     int signals = signalfd(-1, &job->signals, SFD_CLOEXEC | SFD_NONBLOCK), code = 0, status = 0;
 
     while (waitpid(guard, &status, WNOHANG) == 0) {
@@ -610,7 +615,7 @@ static int attend(struct job *job, pid_t guard)
             { .fd = job->input[1], .events = full ? POLLOUT : 0 },
         };
         struct signalfd_siginfo signal;
-        if (job->input[1] >= 0 && feed.ended && !full)
+        if (job->input[1] >= 0 && feed.ended && !full && !job->options->drains)
             close_end(&job->input[1]), fds[2].fd = -1;
         poll(fds, COUNT_OF(fds), -1);
         while (read(signals, &signal, sizeof signal) > 0) {

@@ -15,6 +15,7 @@ struct launch_options {
     int n_ranks;
     const char *hosts_file;     /* --hosts, or NULL: this machine alone */
     bool chat;                  /* Ctrl-C becomes a line "\x03" on the ranks' standard input, instead of the end of the job */
+    bool drains;                /* the first SIGINT or SIGTERM becomes a line "\x03" on rank 0's standard input, the second ends the job; implies no_input */
     bool no_input;              /* the command reads no standard input: it is left to others, as in a shell's `while read` loop */
 };
 /* Runs the job to its end; no process, folder or shared-memory segment of it is left on this host when this returns.

@@ -51,6 +51,8 @@ static const struct flag flags[] = {
     { "--type", FLAG_TEXT, AT(type), OPTIONS_QUANTIZE, 0, 0, "T", "of the new weights, as Q4_K or Q8_0" },
     { "--pure", FLAG_SWITCH, AT(pure), OPTIONS_QUANTIZE, 0, 0, NULL, "the matrix that gives the logits gets T too" },
     { "--force", FLAG_SWITCH, AT(force), OPTIONS_QUANTIZE, 0, 0, NULL, "replace OUT when it is there" },
+    { "--max-sequences", FLAG_INTEGER, AT(max_sequences), OPTIONS_QUEUE, 1, 4096, "N", "most sequences computed at a time (64)" },
+    { "--max-queue", FLAG_INTEGER, AT(max_queue), OPTIONS_QUEUE, 1, 1 << 20, "N", "most answers in work and waiting; beyond it clients get 429 (1024)" },
     { "--layout", FLAG_TEXT, AT(layout), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "L", "how many ranks along which axis, as in pp=2,tp=2 (tp=1)" },
     { "--shares", FLAG_TEXT, AT(shares), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "relative parts of the ranks along tp (equal)" },
     { "--groups", FLAG_INTEGER, AT(groups), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 8, MAX_GROUPS, "N", "sum in N groups, for finer shares or more ranks: equal within tolerance, not in every bit (by the shape)" },
@@ -66,6 +68,10 @@ static const struct flag flags[] = {
     { "--without", FLAG_TEXT, AT(without), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "PASS", "leave passes out: simplify, fuse or one of its fuse_matmuls, fuse_epilogues, fuse_rows, fuse_prologues; overlap, place; the bits are the same" },
     { "--weights", FLAG_TEXT, AT(weights), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "W", "resident, or gathered: stored in parts over dp, fetched before use (resident)" },
     { "--packed-cache", FLAG_TEXT, AT(packed_cache), OPTIONS_COMPUTE, 0, 0, "DIR", "keep packed weights in files there; the next start maps them (none)" },
+    { "--listen", FLAG_TEXT, AT(listen), OPTIONS_REPLICA, 0, 0, "ADDR", "unix:PATH, or HOST:PORT of this machine alone, as 127.0.0.1:7000; port 0 is any that is free" },
+    { "--epoch", FLAG_SEED, AT(epoch), OPTIONS_REPLICA, 0, 0, "N", "frames of another epoch are dropped (0)" },
+    { "--tied", FLAG_SWITCH, AT(tied), OPTIONS_REPLICA, 0, 0, NULL, "end when the process that has started this one ends" },
+    { "--drain-timeout", FLAG_INTEGER, AT(drain_timeout), OPTIONS_REPLICA, 0, 86400, "S", "seconds for answers in work after a signal to end (25)" },
     { "--json", FLAG_SWITCH, AT(json), OPTIONS_JSON, 0, 0, NULL, "one JSON object on standard output" },
 };
 
@@ -187,7 +193,8 @@ int options_parse(struct options *o, const struct command *command, int argc, ch
     int n_words = 0;
     const char **words = calloc((size_t)argc + 1, sizeof *words);
     *o = (struct options){ .n_new = 512, .top_p = 1, .top = 10, .batch = 1, .prompt_tokens = 512, .generate = 128, .repeat = 5, .batches = "1", .window = 512,
-                           .activations = "int8", .pin = "yes", .after = "place", .format = "text", .layer = LAYER_ANY, .words = words };
+                           .activations = "int8", .pin = "yes", .after = "place", .format = "text", .layer = LAYER_ANY, .words = words,
+                           .max_sequences = 64, .max_queue = 1024, .drain_timeout = 25 };
     if (!words)
         return error_set(ERR_NO_MEMORY, "out of memory for the command line");
     bool only_words = false;        /* after "--" */

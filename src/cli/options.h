@@ -17,6 +17,8 @@ enum option_group {
     OPTIONS_LAYOUT = 256,       /* --layout and what shapes a rank's graph, without computing */
     OPTIONS_QUANTIZE = 512,
     OPTIONS_PERPLEXITY = 1024,
+    OPTIONS_QUEUE = 2048,       /* --max-sequences, --max-queue */
+    OPTIONS_REPLICA = 8192,
 };
 
 struct options {
@@ -45,6 +47,11 @@ struct options {
     bool force, pure;
     long window;
     const char *logits, *against;
+    long max_sequences, max_queue;
+    const char *listen;
+    uint64_t epoch;
+    bool tied;
+    long drain_timeout;
 
     /* made from the words above */
     struct mesh mesh;

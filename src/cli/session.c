@@ -40,6 +40,12 @@ static struct engine_options engine_options(const struct options *o, const struc
     };
 }
 
+void session_numerics(char out[NUMERICS_ID], const struct model_file *file, const struct options *o)
+{
+    const struct engine_options e = engine_options(o, &(struct session_needs){ 0 });
+    numerics_id(out, file, &e);
+}
+
 /* Finds before anything is started that the layout does not fit the model, or the model not the machine.  The KV cache is not
  * counted: it takes memory as it fills. */
 static int check_fit(const struct options *o, const struct model_file *file, const struct session_needs *needs)
@@ -67,7 +73,7 @@ static int check_fit(const struct options *o, const struct model_file *file, con
 static int launch(const struct options *o, const struct session_needs *needs, int argc, char **argv)
 {
     struct launch_options launch = { .n_ranks = (int)mesh_n_ranks(&o->mesh), .hosts_file = o->hosts, .chat = needs->chat,
-                                     .no_input = !needs->reads_input };
+                                     .no_input = !needs->reads_input, .drains = needs->drains };
     int code = launch_ranks(&launch, argc, argv);
     return code < 0 ? report_error(code) : code;
 }

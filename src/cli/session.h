@@ -3,6 +3,7 @@
 #define STOA_CLI_SESSION_H
 
 #include "cli/options.h"
+#include "engine/numerics.h"
 #include "text/tokenizer.h"
 
 struct session {
@@ -19,6 +20,7 @@ struct session {
 struct session_needs {
     uint32_t max_sequences;
     bool full_logits, hidden_norms, chat, reads_input;
+    bool drains;                /* see struct launch_options */
     uint32_t context;           /* 0: --context */
     bool no_prefix_cache;       /* what is measured is computed */
 };
@@ -29,6 +31,9 @@ struct session_needs {
  * the ranks, which run the same command again.  Returns the exit code of the process; errors have been printed. */
 int session_run(struct options *options, int argc, char **argv, const struct session_needs *needs,
                 int (*body)(struct session *s, void *user), void *user);
+
+/* The numerics id of what these options compute with this model. */
+void session_numerics(char out[NUMERICS_ID], const struct model_file *file, const struct options *options);
 
 /* Prints the thread's error line as the program's, and gives its exit code. */
 int report_error(int code);
