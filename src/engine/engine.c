@@ -152,6 +152,18 @@ static int open_threads(struct engine *e)
     return err;
 }
 
+static int open_sampling(struct engine *e)
+{
+    size_t n_rows = e->limits.n_rows;
+    e->row_max = calloc(2 * n_rows, sizeof *e->row_max);
+    e->raw_max = e->row_max ? e->row_max + n_rows : NULL;
+    e->n_listed = calloc(n_rows, sizeof *e->n_listed);
+    e->edited = calloc(e->model.n_vocab, sizeof *e->edited);
+    e->late_row = calloc(n_rows, sizeof *e->late_row);
+    e->bins = calloc(e->mesh.size[AXIS_TP] * SAMPLE_BINS, sizeof *e->bins);
+    return e->row_max && e->n_listed && e->edited && e->late_row && e->bins ? 0 : error_set(ERR_NO_MEMORY, "no memory for sampling");
+}
+
 static int open_rank(struct engine *e, const struct model_file *file)
 {
     struct engine_options *o = &e->options;
@@ -171,9 +183,10 @@ static int open_rank(struct engine *e, const struct model_file *file)
     if ((err = plan_open(&e->plan, &e->limits)) < 0)
         return err;
     e->plan_bytes = malloc(plan_max_bytes(e->plan));
-    e->row_max = calloc(e->limits.n_rows, sizeof *e->row_max);
-    if (!e->plan_bytes || !e->row_max)
+    if (!e->plan_bytes)
         return error_set(ERR_NO_MEMORY, "no memory for step plans");
+    if ((err = open_sampling(e)) < 0)
+        return err;
     return e->rank == 0 ? leader_open(e) : 0;
 }
 
@@ -221,6 +234,11 @@ void engine_close(struct engine *e)
     free(e->plan_bytes);
     free(e->row_max);
     free(e->processes);
+    free(e->n_listed);
+    free(e->edited);
+    free(e->late_row);
+    free(e->bins);
+    buffer_release(&e->late);
     buffer_release(&e->result);
     for (int a = 0; a < N_AXES; a++)
         comm_close(e->axis[a]);
@@ -273,13 +291,13 @@ uint32_t engine_last_stage_rank(const struct engine *e, uint32_t group, uint32_t
 /* ---- running ---- */
 #define PROBE_BYTES (1ul << 30)         /* of the ranks of a host together: more than caches hold */
 
-int engine_run_plan(struct engine *e, const struct plan *plan, struct buffer *out)
+int engine_run_plan(struct engine *e, const struct plan *plan, const struct buffer *late, struct buffer *out)
 {
     struct step step = plan_step(plan);
     for (uint32_t i = 0; i < plan->header.n_copies; i++)
         program_copy_block(e->program, plan->copy[i].cache_group, plan->copy[i].from, plan->copy[i].to);
     int err = step.n_all_tokens ? program_step(e->program, &step) : 0;
-    return err < 0 || !engine_owes_result(e, plan) ? err : result_collect(e, plan, out);
+    return err < 0 || !engine_owes_result(e, plan) ? err : result_collect(e, plan, late, out);
 }
 
 bool engine_owes_result(const struct engine *e, const struct plan *plan)

@@ -5,10 +5,11 @@
 #define STOA_ENGINE_IMPL_H
 
 #include "engine/engine.h"
+#include "engine/late.h"
 #include "engine/plan.h"
 #include "engine/queue.h"
 
-enum control_tag { TAG_PLAN = 1, TAG_RESULT, TAG_COUNTERS };
+enum control_tag { TAG_PLAN = 1, TAG_LATE, TAG_RESULT, TAG_COUNTERS };
 
 enum sequence_state { SEQUENCE_WAITING, SEQUENCE_RUNNING, SEQUENCE_DONE };     /* sequence.c */
 
@@ -38,6 +39,7 @@ struct sequence {
     enum sequence_end end;              /* SEQUENCE_RUNS also when n_new has been reached */
     int32_t stop_id, *stop_ids;
     char why[128];                      /* of SEQUENCE_FAILED */
+    struct edit_table edits;            /* of the logits of its next token */
 };
 
 /* One group along dp, as the leader sees it. */
@@ -55,12 +57,14 @@ struct group_plan {
     struct sequence **row_sequence;     /* [n_rows]: whose each wanted row is; NULL when it has been removed */
     struct sequence **sequence;         /* [n_sequences]: who takes part */
     char *bytes;                        /* the encoded plan, until all sends are done */
+    struct buffer late;                 /* and its late input, likewise */
 };
 
 /* One step in flight. */
 struct flight {
     struct group_plan *group;           /* [dp] */
     struct comm_request *request;       /* [n_ranks] */
+    struct comm_request *late_request;  /* [n_ranks]; only of last stages */
     struct buffer own_result;           /* the leader's own, when it is in the last stage */
 };
 
@@ -81,7 +85,12 @@ struct engine {
     const float *logits;                /* of this rank's slice after a step */
     uint32_t n_slice;                   /* its columns */
     struct range vocab;                 /* and which ids they are */
-    float *row_max;                     /* [n_rows] */
+    float *row_max, *raw_max;           /* [n_rows]: of the row's edited and raw logits on all ranks; one follows the other */
+    float *n_listed;                    /* [n_rows]: the longest list of candidates of any rank */
+    float *edited;                      /* [n_vocab]: one row's */
+    struct late_row *late_row;          /* [n_rows] */
+    struct buffer late;                 /* what they point into, on other ranks than the leader's */
+    struct sample_bin *bins;            /* [tp][SAMPLE_BINS] */
     struct plan_limits limits;          /* of the plans of every group */
     struct plan *plan;                  /* follower: the decoded plan */
     char *plan_bytes;
@@ -98,6 +107,7 @@ struct engine {
     bool has_failed;                    /* other ranks may be anywhere: nothing can be asked of them any more */
     struct candidate *candidates;       /* merged, grown when needed */
     size_t candidates_room;
+    struct candidate *largest;          /* [tp * SAMPLE_MAX_TOP]: of the raw logits, merged */
     float *full_row;                    /* [n_vocab] */
     struct buffer *incoming;            /* [ranks of a group's last stage] */
     size_t *taken;                      /* [the same]: how much of each has been taken over */
@@ -108,14 +118,15 @@ struct engine {
 int processes_gather(struct rank_process **out, struct comm *world);
 
 /* result.c */
-/* This rank's part of the plan's result, for the leader. */
-int result_collect(struct engine *e, const struct plan *plan, struct buffer *out);
+/* This rank's part of the plan's result, for the leader; late: the plan's late input, when it is here already. */
+int result_collect(struct engine *e, const struct plan *plan, const struct buffer *late, struct buffer *out);
 /* Leader: group by group, rank by rank of the last stage, takes rows and hands them to their sequences. */
 int result_apply(struct engine *e, struct flight *f);
 
 /* engine.c */
-/* Runs a plan's step, or nothing when no group has tokens in it; on a rank of the last stage the result is in *out. */
-int engine_run_plan(struct engine *e, const struct plan *plan, struct buffer *out);
+/* Runs a plan's step, or nothing when no group has tokens in it; on a rank of the last stage the result is in *out.  late: NULL
+ * where it has yet to come. */
+int engine_run_plan(struct engine *e, const struct plan *plan, const struct buffer *late, struct buffer *out);
 /* Whether this rank owes the leader a result for the plan: one of no bytes when its group has no token in the step, so that no
  * rank falls behind. */
 bool engine_owes_result(const struct engine *e, const struct plan *plan);
@@ -135,6 +146,8 @@ void flight_release(struct engine *e, struct flight *f);
 struct flight *flight_next(struct engine *e);
 /* Sends every group its plan. */
 int flight_send(struct engine *e, struct flight *f);
+/* Makes and sends the late inputs of a step whose plans have been sent. */
+int flight_send_late(struct engine *e, struct flight *f);
 /* Sends a step without tokens, after all others are done: counters, stop. */
 int flight_send_empty(struct engine *e, unsigned flags);
 /* Waits for the result of the oldest step in flight and takes it over. */
@@ -152,6 +165,8 @@ uint32_t sequence_n_left(const struct sequence *s);
 bool sequence_is_decoding(const struct sequence *s);
 bool sequence_wants_row(const struct sequence *s, uint32_t position);
 bool sequence_wants_token(const struct sequence *s, uint32_t position);
+/* No stop id may be picked yet. */
+bool sequence_bans_stop_ids(const struct sequence *s);
 /* What was picked for its next position, event->index left to be filled in. */
 void sequence_take_token(struct sequence *s, struct token_event *event);
 /* The first end of several is the one that counts. */
@@ -159,10 +174,6 @@ void sequence_end_with(struct sequence *s, enum sequence_end end);
 /* SEQUENCE_FAILED, with the line of the error that is set. */
 void sequence_fail(struct sequence *s);
 void sequence_take_row(struct sequence *s, uint32_t position, const float *logits, uint32_t n_vocab);
-/* The first end of several is the one that counts. */
-void sequence_end_with(struct sequence *s, enum sequence_end end);
-/* SEQUENCE_FAILED, with the line of the error that is set. */
-void sequence_fail(struct sequence *s);
 /* WAITING to RUNNING, in this group; false, and nothing has changed, when there is no room. */
 bool sequence_begin(struct engine *e, struct sequence *s, uint32_t group);
 /* RUNNING to WAITING. */

@@ -11,7 +11,8 @@ static int wait_sent(struct engine *e, struct flight *f)
 {
     int err = 0;
     for (uint32_t r = 1; !err && r < e->n_ranks; r++)
-        err = comm_wait(e->control, &f->request[r]);
+        if ((err = comm_wait(e->control, &f->request[r])) == 0)
+            err = comm_wait(e->control, &f->late_request[r]);
     return err;
 }
 
@@ -20,7 +21,8 @@ int flight_open(struct engine *e, struct flight *f)
     const struct plan_limits *most = &e->limits;
     f->request = calloc(e->n_ranks, sizeof *f->request);
     f->group = calloc(e->n_groups, sizeof *f->group);
-    bool have_all = f->request && f->group;
+    f->late_request = calloc(e->n_ranks, sizeof *f->late_request);
+    bool have_all = f->request && f->late_request && f->group;
     for (uint32_t g = 0; have_all && g < e->n_groups; g++) {
         struct group_plan *p = &f->group[g];
         int err = plan_open(&p->plan, most);
@@ -36,16 +38,18 @@ int flight_open(struct engine *e, struct flight *f)
 
 void flight_release(struct engine *e, struct flight *f)
 {
-    if (f->request && !e->has_failed)
+    if (f->request && f->late_request && !e->has_failed)
         wait_sent(e, f);
     for (uint32_t g = 0; f->group && g < e->n_groups; g++) {
         plan_close(f->group[g].plan);
         free(f->group[g].row_sequence);
         free(f->group[g].sequence);
         free(f->group[g].bytes);
+        buffer_release(&f->group[g].late);
     }
     free(f->group);
     free(f->request);
+    free(f->late_request);
     buffer_release(&f->own_result);
 }
 
@@ -72,6 +76,37 @@ int flight_send(struct engine *e, struct flight *f)
     /* A large plan moves only while this rank is in the transport, and another group would get it after this rank's own step.
      * When no step is under way all take theirs at once, so there is no wait to speak of. */
     return err || e->n_in_flight ? err : wait_sent(e, f);
+}
+
+/* ---- late input ---- */
+static void make_late(struct group_plan *p)
+{
+    const struct plan *plan = p->plan;
+    late_begin(&p->late, plan->header.number, plan->header.late_room);
+    for (uint32_t r = 0; r < plan->header.n_rows; r++) {
+        const struct sequence *s = p->row_sequence[r];
+        if (edit_table_room(&s->edits) && sequence_wants_token(s, plan->row[r].position))
+            late_add_edits(&p->late, r, &s->edits, sequence_bans_stop_ids(s));
+    }
+}
+
+int flight_send_late(struct engine *e, struct flight *f)
+{
+    int err = 0;
+    for (uint32_t g = 0; !err && g < e->n_groups; g++) {
+        struct group_plan *p = &f->group[g];
+        if (!p->plan->header.late_room)
+            continue;
+        make_late(p);
+        if (p->late.failed)
+            return error_set(ERR_NO_MEMORY, "no memory for the late input of a plan");
+        for (uint32_t i = 0; !err && i < e->mesh.size[AXIS_TP]; i++) {
+            uint32_t r = engine_last_stage_rank(e, g, i);
+            if (r != e->rank)
+                err = comm_send_start(e->control, &f->late_request[r], p->late.bytes, p->late.size, (int)r, TAG_LATE);
+        }
+    }
+    return err;
 }
 
 /* What a step that is over says of a sequence's keys and values. */

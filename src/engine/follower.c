@@ -51,7 +51,7 @@ int engine_follow(struct engine *e)
         if (e->plan->header.flags & PLAN_STOP)
             return 0;
         e->result.size = 0;
-        if ((err = engine_run_plan(e, e->plan, &e->result)) < 0 || (err = answer(e)) < 0)
+        if ((err = engine_run_plan(e, e->plan, NULL, &e->result)) < 0 || (err = answer(e)) < 0)
             return err;
     }
 }

@@ -28,7 +28,8 @@ int leader_open(struct engine *e)
     e->full_row = calloc(e->model.n_vocab, sizeof *e->full_row);
     e->incoming = calloc(e->mesh.size[AXIS_TP], sizeof *e->incoming);
     e->taken = calloc(e->mesh.size[AXIS_TP], sizeof *e->taken);
-    if (!e->group || !e->flight || !e->full_row || !e->incoming || !e->taken)
+    e->largest = calloc((size_t)e->mesh.size[AXIS_TP] * SAMPLE_MAX_TOP, sizeof *e->largest);
+    if (!e->group || !e->flight || !e->full_row || !e->incoming || !e->taken || !e->largest)
         return error_set(ERR_NO_MEMORY, "no memory for the leader");
     int err = 0;
     for (uint32_t i = 0; !err && i < e->n_groups; i++)
@@ -68,6 +69,7 @@ void leader_close(struct engine *e)
     free(e->group);
     free(e->full_row);
     free(e->candidates);
+    free(e->largest);
 }
 
 int engine_counters(struct engine *e, struct rank_counters *counters, bool reset)
@@ -91,8 +93,10 @@ int engine_probe(struct engine *e)
 static int launch(struct engine *e, struct flight *f)
 {
     int err = flight_send(e, f);
+    if (!err)
+        err = flight_send_late(e, f);
     e->n_in_flight++;
-    return err < 0 ? err : engine_run_plan(e, f->group[0].plan, &f->own_result);
+    return err < 0 ? err : engine_run_plan(e, f->group[0].plan, &f->group[0].late, &f->own_result);
 }
 
 int engine_step(struct engine *e)

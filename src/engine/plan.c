@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "engine/late.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -116,8 +117,10 @@ static int check_header(const struct plan *p, const struct plan_header *h, size_
 {
     const struct plan_limits *most = &p->limits;
     if (h->n_tokens > most->n_tokens || h->n_rows > most->n_rows || h->n_sequences > most->n_sequences || h->n_blocks > p->max_blocks ||
-        h->n_copies > p->max_copies ||        h->n_all_tokens > most->n_all_tokens || h->n_all_tokens < h->n_tokens || h->n_cache_groups != most->n_cache_groups ||
-        h->flags & ~(unsigned)PLAN_FLAGS || h->n_bytes != n_bytes || wire_bytes(h->n_tokens, h->n_rows, h->n_sequences, h->n_blocks, h->n_copies) != n_bytes)
+        h->n_copies > p->max_copies || h->n_all_tokens > most->n_all_tokens || h->n_all_tokens < h->n_tokens ||
+        h->n_cache_groups != most->n_cache_groups || h->flags & ~(unsigned)PLAN_FLAGS ||
+        h->late_room > late_max_bytes(h->n_rows, most->n_vocab) || h->n_bytes != n_bytes ||
+        wire_bytes(h->n_tokens, h->n_rows, h->n_sequences, h->n_blocks, h->n_copies) != n_bytes)
         return error_set(ERR_PEER, "step plan %u of %zu bytes does not fit this rank", h->number, n_bytes);
     return 0;
 }
@@ -182,7 +185,8 @@ static int check_rows(const struct plan *p)
     for (uint32_t i = 0; i < h->n_rows; i++) {
         if (p->rows[i] < 0 || (uint32_t)p->rows[i] >= h->n_tokens)
             return error_set(ERR_PEER, "step plan %u wants row %d of %u tokens", h->number, p->rows[i], h->n_tokens);
-        if (p->row[i].position != (uint32_t)p->positions[p->rows[i]] + 1 || sample_check(&p->row[i].params) < 0)
+        if (p->row[i].position != (uint32_t)p->positions[p->rows[i]] + 1 || sample_check(&p->row[i].params) < 0 ||
+            p->row[i].n_top > SAMPLE_MAX_TOP || p->row[i].wants_logprobs > 1)
             return error_set(ERR_PEER, "step plan %u wants a token picked in a way that there is not", h->number);
     }
     return 0;

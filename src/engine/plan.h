@@ -22,6 +22,7 @@ enum plan_flags {
 
 struct plan_header {
     uint64_t n_bytes;
+    uint64_t late_room;         /* a late input follows (late.h), so long at most; 0: none does */
     uint32_t number, flags;
     uint32_t n_all_tokens;      /* of all groups along dp in this step; 0: nothing is run */
     uint32_t n_tokens, n_rows, n_sequences, n_blocks;
@@ -31,6 +32,8 @@ struct plan_header {
 struct plan_row {
     struct sample_params params;
     uint32_t position;          /* of the token to be picked */
+    uint32_t n_top;             /* with wants_logprobs: so many of the largest logits */
+    uint32_t wants_logprobs;    /* 0 or 1 */
     uint32_t padding;
 };
 

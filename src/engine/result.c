@@ -23,33 +23,118 @@ static uint32_t n_pickable(const struct engine *e)
     return MIN(e->n_slice, e->model.n_ids - n_before);
 }
 
-/* The rows' maxima over the whole vocabulary, where a row's candidates depend on it. */
-static int find_maxima(struct engine *e, const struct plan *plan)
+/* ---- a rank of the last stage ---- */
+/* The late input comes while this rank computes, or after. */
+static int receive_late(struct engine *e, const struct plan *plan)
 {
-    bool needed = false;
-    uint32_t n = n_pickable(e);
-    for (uint32_t i = 0; i < plan->header.n_rows; i++) {
-        bool needs = sample_needs_max(&plan->row[i].params);
-        e->row_max[i] = needs && n ? e->kernels->row_max(slice_row(e, i), n) : -INFINITY;
-        needed |= needs;
-    }
-    return needed && e->axis[AXIS_TP] ? comm_all_max(e->axis[AXIS_TP], e->row_max, plan->header.n_rows) : 0;
+    size_t n_bytes;
+    int err = comm_probe(e->control, 0, TAG_LATE, false, -1, &n_bytes, NULL);
+    if (err < 0)
+        return err;
+    if (n_bytes > plan->header.late_room)
+        return error_set(ERR_PEER, "a late input of %zu bytes is too long", n_bytes);
+    e->late.size = 0;
+    buffer_reserve(&e->late, plan->header.late_room);
+    if (e->late.failed)
+        return error_set(ERR_NO_MEMORY, "no memory for the late input of a plan");
+    e->late.size = n_bytes;
+    return comm_receive(e->control, e->late.bytes, n_bytes, 0, TAG_LATE);
 }
 
-int result_collect(struct engine *e, const struct plan *plan, struct buffer *out)
+static int take_late(struct engine *e, const struct plan *plan, const struct buffer *late)
+{
+    memset(e->late_row, 0, plan->header.n_rows * sizeof *e->late_row);
+    if (!plan->header.late_room)
+        return 0;
+    int err = late ? 0 : receive_late(e, plan);
+    late = late ? late : &e->late;
+    return err < 0 ? err : late_read(e->late_row, plan->header.n_rows, late->bytes, late->size, plan->header.number);
+}
+
+/* The row as this rank has it; its edited logits are in a buffer that the next row's take. */
+static struct sample_row own_row(struct engine *e, const struct plan *plan, uint32_t i)
+{
+    const struct plan_row *wanted = &plan->row[i];
+    const struct late_row *late = &e->late_row[i];
+    struct sample_row row = {
+        .raw = slice_row(e, i), .logits = slice_row(e, i), .n = n_pickable(e), .first_id = (int32_t)e->vocab.begin, .n_vocab = e->model.n_ids,
+        .position = wanted->position, .raw_max = e->raw_max[i], .max = e->row_max[i], .wants_logprobs = wanted->wants_logprobs,
+        .n_top = wanted->n_top, .params = &wanted->params,
+    };
+    if (late->n_edits && row.n) {
+        memcpy(e->edited, row.raw, row.n * sizeof *e->edited);
+        edits_apply(e->edited, row.n, row.first_id, late->edits, late->n_edits);
+        row.logits = e->edited;
+    }
+    return row;
+}
+
+static float max_of(const struct engine *e, const float *logits, uint32_t n)
+{
+    return n ? e->kernels->row_max(logits, n) : -INFINITY;
+}
+
+/* The rows' maxima over the whole vocabulary, where their candidates or logprobs depend on it. */
+static int find_maxima(struct engine *e, const struct plan *plan)
 {
     uint32_t n_rows = plan->header.n_rows;
-    if (plan->header.flags & PLAN_FULL_LOGITS) {
-        buffer_add(out, e->logits, (size_t)n_rows * e->n_slice * sizeof(float));
-    } else {
-        int err = find_maxima(e, plan);
-        if (err < 0)
-            return err;
-        for (uint32_t i = 0; i < n_rows; i++)
-            sample_collect(out, slice_row(e, i), n_pickable(e), (int32_t)e->vocab.begin, e->row_max[i], plan->row[i].position,
-                           e->model.n_ids, &plan->row[i].params);
+    bool needed = false;
+    for (uint32_t i = 0; i < n_rows; i++) {
+        const struct plan_row *wanted = &plan->row[i];
+        bool needs_max = sample_needs_max(&wanted->params);
+        e->row_max[i] = e->raw_max[i] = -INFINITY;
+        if (wanted->wants_logprobs)
+            e->raw_max[i] = max_of(e, slice_row(e, i), n_pickable(e));
+        if (needs_max) {
+            struct sample_row row = own_row(e, plan, i);
+            e->row_max[i] = max_of(e, row.logits, row.n);
+        }
+        needed |= needs_max || wanted->wants_logprobs;
     }
-    return out->failed ? error_set(ERR_NO_MEMORY, "no memory for candidates") : 0;
+    if (!needed || !e->axis[AXIS_TP])
+        return 0;
+    int err = comm_all_max(e->axis[AXIS_TP], e->row_max, n_rows);
+    return err < 0 ? err : comm_all_max(e->axis[AXIS_TP], e->raw_max, n_rows);
+}
+
+/* How many candidates the rank with the most has.  A row without a maximum is broken on all ranks. */
+static int find_lengths(struct engine *e, const struct plan *plan)
+{
+    bool needed = false;
+    for (uint32_t i = 0; i < plan->header.n_rows; i++) {
+        const struct sample_params *params = &plan->row[i].params;
+        e->n_listed[i] = 0;
+        if (params->temperature == 0)
+            continue;
+        struct sample_row row = own_row(e, plan, i);
+        e->n_listed[i] = (float)sample_n_listed(&row);
+        needed |= params->top_p < 1 && !params->top_k;
+    }
+    return needed && e->axis[AXIS_TP] ? comm_all_max(e->axis[AXIS_TP], e->n_listed, plan->header.n_rows) : 0;
+}
+
+static int collect_rows(struct engine *e, const struct plan *plan, struct buffer *out)
+{
+    int err = find_maxima(e, plan);
+    if (!err)
+        err = find_lengths(e, plan);
+    for (uint32_t i = 0; !err && i < plan->header.n_rows; i++) {
+        struct sample_row row = own_row(e, plan, i);
+        if (e->n_listed[i] > SAMPLE_MAX_LIST && (!sample_needs_max(row.params) || sample_can_pick(row.max)))
+            err = sample_find_cut(&row, e->axis[AXIS_TP], e->bins);
+        sample_collect(out, &row);
+    }
+    return err;
+}
+
+int result_collect(struct engine *e, const struct plan *plan, const struct buffer *late, struct buffer *out)
+{
+    int err = 0;
+    if (plan->header.flags & PLAN_FULL_LOGITS)
+        buffer_add(out, e->logits, (size_t)plan->header.n_rows * e->n_slice * sizeof(float));
+    else if ((err = take_late(e, plan, late)) == 0)
+        err = collect_rows(e, plan, out);
+    return out->failed ? error_set(ERR_NO_MEMORY, "no memory for candidates") : err;
 }
 
 /* ---- leader ---- */
@@ -89,41 +174,71 @@ static int room_for_candidates(struct engine *e, size_t n)
     return 0;
 }
 
-/* Row after row; taken[] remembers where the next row of each rank starts. */
-static int pick_token(struct engine *e, const struct sample_params *params, int32_t *id)
+static void add_up(struct candidate_row *all, const struct candidate_row *row)
 {
-    size_t n = 0;
-    uint64_t mass = 0;
-    bool is_broken = false;
-    for (uint32_t i = 0; i < e->mesh.size[AXIS_TP]; i++) {
-        struct candidate_row row;
-        if (e->incoming[i].size - e->taken[i] < sizeof row)
-            return error_set(ERR_PEER, "a result is too short");
-        memcpy(&row, e->incoming[i].bytes + e->taken[i], sizeof row);
-        size_t n_bytes = row.n_candidates * sizeof(struct candidate);
-        if (e->incoming[i].size - e->taken[i] - sizeof row < n_bytes)
-            return error_set(ERR_PEER, "a result is too short");
-        int err = room_for_candidates(e, n + row.n_candidates);
-        if (err < 0)
-            return err;
-        if (n_bytes)
-            memcpy(e->candidates + n, e->incoming[i].bytes + e->taken[i] + sizeof row, n_bytes);
-        e->taken[i] += sizeof row + n_bytes;
-        n += row.n_candidates;
-        mass += row.mass;
-        is_broken |= row.is_broken;
-    }
-    return sample_pick(id, e->candidates, is_broken ? 0 : n, mass, params);
+    all->n_candidates += row->n_candidates;
+    all->n_top += row->n_top;
+    all->is_broken |= row->is_broken;
+    all->is_cut |= row->is_cut;
+    all->mass += row->mass;
+    all->raw_mass += row->raw_mass;
+    all->raw_max = row->raw_max;
 }
 
+/* A rank's next row, added to what others have found; *taken moves on. */
+static int take_found(struct engine *e, const struct buffer *from, size_t *taken, struct candidate_row *all)
+{
+    struct candidate_row row;
+    if (from->size - *taken < sizeof row)
+        return error_set(ERR_PEER, "a result is too short");
+    memcpy(&row, from->bytes + *taken, sizeof row);
+    size_t n = row.n_candidates, n_bytes = (n + row.n_top) * sizeof(struct candidate);
+    if (from->size - *taken - sizeof row < n_bytes || row.n_top > SAMPLE_MAX_TOP)
+        return error_set(ERR_PEER, "a result is too short");
+    int err = room_for_candidates(e, all->n_candidates + n);
+    if (err < 0)
+        return err;
+    const char *at = from->bytes + *taken + sizeof row;
+    if (n)
+        memcpy(e->candidates + all->n_candidates, at, n * sizeof(struct candidate));
+    if (row.n_top)
+        memcpy(e->largest + all->n_top, at + n * sizeof(struct candidate), row.n_top * sizeof(struct candidate));
+    *taken += sizeof row + n_bytes;
+    add_up(all, &row);
+    return 0;
+}
+
+/* Picks from e->candidates and hands the token over.  A row of which none can be picked ends its own sequence. */
+static void pick_token(struct engine *e, struct sequence *s, const struct plan_row *wanted, const struct candidate_row *all)
+{
+    struct token_logprob top[SAMPLE_MAX_TOP];
+    struct candidate picked;
+    struct token_event event = { .top = top };
+    if (sample_pick(&picked, e->candidates, all->n_candidates, all, &wanted->params) < 0) {
+        sequence_fail(s);
+        return;
+    }
+    event.id = picked.id;
+    if (wanted->wants_logprobs) {
+        event.logprob = sample_logprob(picked.raw, all);
+        event.n_top = (uint32_t)sample_largest(e->largest, all->n_top, wanted->n_top);
+    }
+    for (uint32_t i = 0; i < event.n_top; i++)
+        top[i] = (struct token_logprob){ e->largest[i].id, sample_logprob(e->largest[i].raw, all) };
+    sequence_take_token(s, &event);
+}
+
+/* Row after row; taken[] remembers where the next row of each rank starts. */
 static int take_candidates(struct engine *e, struct group_plan *p)
 {
     int err = 0;
     memset(e->taken, 0, e->mesh.size[AXIS_TP] * sizeof *e->taken);
     for (uint32_t r = 0; !err && r < p->plan->header.n_rows; r++) {
-        struct token_event event = { 0 };
-        if ((err = pick_token(e, &p->plan->row[r].params, &event.id)) == 0)
-            sequence_take_token(p->row_sequence[r], &event);
+        struct candidate_row all = { 0 };
+        for (uint32_t i = 0; !err && i < e->mesh.size[AXIS_TP]; i++)
+            err = take_found(e, &e->incoming[i], &e->taken[i], &all);
+        if (!err)
+            pick_token(e, p->row_sequence[r], &p->plan->row[r], &all);
     }
     return err;
 }
@@ -143,6 +258,40 @@ static int join_row(struct engine *e, uint32_t row)
     return 0;
 }
 
+/* The leader is the only rank of a row that it has whole. */
+static int pick_from_row(struct engine *e, struct sequence *s, const struct plan_row *wanted)
+{
+    uint32_t n = e->model.n_ids;
+    float max = e->kernels->row_max(e->full_row, n);
+    struct sample_row row = {
+        .raw = e->full_row, .logits = e->full_row, .n = n, .n_vocab = n, .position = wanted->position, .raw_max = max, .max = max,
+        .wants_logprobs = wanted->wants_logprobs, .n_top = wanted->n_top, .params = &wanted->params,
+    };
+    if (edit_table_room(&s->edits)) {
+        e->late.size = 0;
+        buffer_reserve(&e->late, edit_table_room(&s->edits) * sizeof(struct row_edit));
+        if (e->late.failed)
+            return error_set(ERR_NO_MEMORY, "no memory for penalties");
+        struct row_edit *edits = (struct row_edit *)(void *)e->late.bytes;
+        memcpy(e->edited, e->full_row, n * sizeof *e->edited);
+        edits_apply(e->edited, n, 0, edits, edit_table_list(&s->edits, sequence_bans_stop_ids(s), edits));
+        row.logits = e->edited;
+        row.max = e->kernels->row_max(e->edited, n);
+    }
+    if (sample_n_listed(&row) > SAMPLE_MAX_LIST && sample_can_pick(row.max))
+        sample_find_cut(&row, NULL, e->bins);
+    struct candidate_row all = { 0 };
+    size_t taken = 0;
+    e->result.size = 0;
+    sample_collect(&e->result, &row);
+    if (e->result.failed)
+        return error_set(ERR_NO_MEMORY, "no memory for candidates");
+    int err = take_found(e, &e->result, &taken, &all);
+    if (!err)
+        pick_token(e, s, wanted, &all);
+    return err;
+}
+
 static int take_rows(struct engine *e, struct group_plan *p)
 {
     int err = 0;
@@ -151,23 +300,17 @@ static int take_rows(struct engine *e, struct group_plan *p)
         const struct plan_row *row = &p->plan->row[r];
         if ((err = join_row(e, r)) < 0)
             break;
-        float max = e->kernels->row_max(e->full_row, e->model.n_vocab);
-        if (!sample_can_pick(max))
-            return error_set(ERR_FAILED, "a logit after position %u is not a number, or infinite", row->position - 1);
-        sequence_take_row(s, row->position - 1, e->full_row, e->model.n_vocab);
-        if (!sequence_wants_token(s, row->position))
+        if (!s)
             continue;
-        struct buffer *one = &e->result;
-        one->size = 0;
-        max = e->kernels->row_max(e->full_row, e->model.n_ids);
-        sample_collect(one, e->full_row, e->model.n_ids, 0, max, row->position, e->model.n_ids, &row->params);
-        if (one->failed)
-            return error_set(ERR_NO_MEMORY, "no memory for candidates");
-        struct candidate_row found;
-        struct token_event event = { 0 };
-        memcpy(&found, one->bytes, sizeof found);
-        if ((err = sample_pick(&event.id, (struct candidate *)(void *)(one->bytes + sizeof found), found.n_candidates, found.mass, &row->params)) == 0)
-            sequence_take_token(s, &event);
+        if (!sample_can_pick(e->kernels->row_max(e->full_row, e->model.n_vocab))) {
+            error_set(ERR_FAILED, "a logit after position %u is not a number, or infinite", row->position - 1);
+            sequence_fail(s);
+        }
+        if (sequence_error(s))
+            continue;
+        sequence_take_row(s, row->position - 1, e->full_row, e->model.n_vocab);
+        if (sequence_wants_token(s, row->position))
+            err = pick_from_row(e, s, row);
     }
     return err;
 }

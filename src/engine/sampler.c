@@ -7,7 +7,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MASS_ONE 0x1p40f        /* fixed point of a mass: 2^18 ids of mass 1 still fit 64 bits with room */
@@ -19,6 +18,19 @@ int sample_check(const struct sample_params *params)
         return error_set(ERR_USAGE, "temperature must be 0, or from 0.000001 to 100");
     if (!(params->top_p > 0 && params->top_p <= 1))
         return error_set(ERR_USAGE, "top-p must be more than 0 and at most 1");
+    if (!(params->min_p >= 0 && params->min_p <= 1))
+        return error_set(ERR_USAGE, "min-p must be from 0 to 1");
+    return 0;
+}
+
+int sample_check_penalties(const struct sample_penalties *p)
+{
+    if (p->repetition != 0 && !(p->repetition >= 0.01f && p->repetition <= 100))
+        return error_set(ERR_USAGE, "the repetition penalty must be from 0.01 to 100");
+    if (!(p->frequency >= -100 && p->frequency <= 100))
+        return error_set(ERR_USAGE, "the frequency penalty must be from -100 to 100");
+    if (!(p->presence >= -100 && p->presence <= 100))
+        return error_set(ERR_USAGE, "the presence penalty must be from -100 to 100");
     return 0;
 }
 
@@ -27,16 +39,27 @@ bool sample_can_pick(float logit)
     return logit <= FLT_MAX;
 }
 
-/* Top-p without top-k has to look beyond any fixed number of candidates. */
-bool sample_needs_max(const struct sample_params *params)
+/* A list of the k largest has the row's maximum in it. */
+static bool lists_largest(const struct sample_params *params)
 {
-    return params->temperature > 0 && params->top_p < 1 && !params->top_k;
+    return params->top_k && params->top_k <= SAMPLE_MAX_LIST;
 }
 
-static uint64_t mass_of(float logit, float max, float temperature)
+bool sample_needs_max(const struct sample_params *params)
+{
+    return params->temperature > 0 && (params->top_p < 1 || params->min_p > 0) && !lists_largest(params);
+}
+
+uint64_t sample_mass(float logit, float max, float temperature)
 {
     float x = (logit - max) / temperature;
     return x < MASS_FLOOR ? 0 : (uint64_t)(math_exp(x) * MASS_ONE);
+}
+
+/* The least (logit - max) / t that min-p leaves. */
+static float min_p_floor(const struct sample_params *params)
+{
+    return params->min_p > 0 ? math_log(params->min_p) : -INFINITY;
 }
 
 /* -log(-log(u)) with u in (0, 1) from the top 23 bits: with 24 the largest would round to 1. */
@@ -51,15 +74,6 @@ static float key_of(float logit, int32_t id, uint64_t random_key, const struct s
     if (params->temperature == 0)
         return logit;
     return logit / params->temperature + gumbel(random_u64(random_key, (uint64_t)id));
-}
-
-/* Larger logit first, then lower id. */
-static int by_logit(const void *a, const void *b)
-{
-    const struct candidate *x = a, *y = b;
-    if (x->logit != y->logit)
-        return x->logit > y->logit ? -1 : 1;
-    return x->id < y->id ? -1 : 1;
 }
 
 static bool beats(const struct candidate *a, const struct candidate *b)
@@ -77,15 +91,23 @@ static bool may_win(float logit, float best_key, uint64_t random, float temperat
     return needed <= (float)(ones + 2) * 0.6931472f;
 }
 
-/* Without cuts one candidate a slice is enough. */
-static void collect_best(struct buffer *out, const float *slice, uint32_t n, int32_t first_id, uint64_t key, const struct sample_params *params)
+/* Where nothing has to be cut at the leader one candidate a slice is enough. */
+static void collect_best(struct buffer *out, const struct sample_row *row, uint64_t key)
 {
+    const struct sample_params *p = row->params;
     struct candidate best = { .id = -1, .key = -INFINITY };
-    for (uint32_t i = 0; i < n; i++) {
-        int32_t id = first_id + (int32_t)i;
-        if (params->temperature == 0 ? slice[i] < best.key : !may_win(slice[i], best.key, random_u64(key, (uint64_t)id), params->temperature))
+    float least = p->temperature > 0 ? min_p_floor(p) : -INFINITY;
+    uint32_t n_ties = 0;
+    for (uint32_t i = 0; i < row->n; i++) {
+        float logit = row->logits[i];
+        int32_t id = row->first_id + (int32_t)i;
+        if (row->is_cut && !sample_cut_keeps(&row->cut, logit, &n_ties))
             continue;
-        struct candidate c = { id, slice[i], key_of(slice[i], id, key, params) };
+        if (p->temperature == 0 ? logit < best.key : !may_win(logit, best.key, random_u64(key, (uint64_t)id), p->temperature))
+            continue;
+        if (least > -INFINITY && (logit - row->max) / p->temperature < least)
+            continue;
+        struct candidate c = { id, logit, key_of(logit, id, key, p), row->raw[i] };
         if (best.id < 0 || beats(&c, &best))
             best = c;
     }
@@ -93,27 +115,21 @@ static void collect_best(struct buffer *out, const float *slice, uint32_t n, int
         buffer_add(out, &best, sizeof best);
 }
 
-static void add_candidate(struct buffer *out, const float *slice, uint32_t i, int32_t first_id, uint64_t key, const struct sample_params *params)
+static void add_candidate(struct buffer *out, const struct sample_row *row, uint32_t i, uint64_t key)
 {
-    int32_t id = first_id + (int32_t)i;
-    struct candidate c = { id, slice[i], key_of(slice[i], id, key, params) };
+    int32_t id = row->first_id + (int32_t)i;
+    struct candidate c = { id, row->logits[i], key_of(row->logits[i], id, key, row->params), row->raw[i] };
     buffer_add(out, &c, sizeof c);
 }
 
 /* The k-th largest value of x, by bisection over the ordered integer form of floats: exact, no copy of the slice. */
-static uint32_t ordered(float x)
-{
-    union { float f; uint32_t u; } v = { .f = x + 0.0f };       /* -0 is +0, as in comparisons */
-    return v.u >> 31 ? ~v.u : v.u | 0x80000000u;
-}
-
 static uint32_t kth_largest(const float *x, uint32_t n, uint32_t k)
 {
     uint32_t lo = 0, hi = UINT32_MAX;           /* the largest threshold with at least k values at or above it */
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2 + 1, count = 0;
         for (uint32_t i = 0; i < n; i++)
-            count += ordered(x[i]) >= mid;
+            count += sample_ordered(x[i]) >= mid;
         if (count >= k)
             lo = mid;
         else
@@ -122,84 +138,187 @@ static uint32_t kth_largest(const float *x, uint32_t n, uint32_t k)
     return lo;
 }
 
-static void collect_top_k(struct buffer *out, const float *slice, uint32_t n, int32_t first_id, uint64_t key, const struct sample_params *params)
+/* Of ties at the threshold the lower ids are taken: they are met first. */
+static void collect_largest(struct buffer *out, const struct sample_row *row, uint32_t k, uint64_t key)
 {
-    uint32_t k = MIN(params->top_k, n), threshold = kth_largest(slice, n, k), taken = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (ordered(slice[i]) > threshold) {
-            add_candidate(out, slice, i, first_id, key, params);
-            taken++;
-        }
-    for (uint32_t i = 0; i < n && taken < k; i++)       /* ties at the threshold: the lower ids */
-        if (ordered(slice[i]) == threshold) {
-            add_candidate(out, slice, i, first_id, key, params);
-            taken++;
-        }
+    uint32_t threshold, n_above = 0, n_ties = 0;
+    if (!(k = MIN(k, row->n)))
+        return;
+    threshold = kth_largest(row->logits, row->n, k);
+    for (uint32_t i = 0; i < row->n; i++)
+        n_above += sample_ordered(row->logits[i]) > threshold;
+    const struct sample_cut cut = { threshold, k - n_above };
+    for (uint32_t i = 0; i < row->n; i++)
+        if (sample_cut_keeps(&cut, row->logits[i], &n_ties))
+            add_candidate(out, row, i, key);
 }
 
-/* All ids but those whose masses, all together, are less than 1 - p of the whole, which is at least 1: none of them can be
- * in the nucleus. */
-static void collect_nucleus(struct buffer *out, const float *slice, uint32_t n, int32_t first_id, float max, uint32_t n_vocab, uint64_t key,
-                            const struct sample_params *params)
+/* The nucleus is in the ids above this: those below have masses that are, all together, less than 1 - p of the whole, which is
+ * at least 1, the maximum's own.  And what min-p drops need not be sent. */
+static float nucleus_floor(const struct sample_row *row)
 {
-    float least = -math_log((float)n_vocab / MAX(1.0f - params->top_p, 1e-7f)) - 0.01f;
-    for (uint32_t i = 0; i < n; i++)
-        if ((slice[i] - max) / params->temperature >= least)
-            add_candidate(out, slice, i, first_id, key, params);
+    float least = -math_log((float)row->n_vocab / MAX(1.0f - row->params->top_p, 1e-7f)) - 0.01f;
+    return MAX(least, min_p_floor(row->params));
 }
 
-void sample_collect(struct buffer *out, const float *slice, uint32_t n, int32_t first_id, float max, uint32_t position, uint32_t n_vocab,
-                    const struct sample_params *params)
+static bool lists_nucleus(const struct sample_params *params)
 {
-    uint64_t key = random_key(params->seed, params->choice, position);
-    struct candidate_row row = { 0 };
-    size_t at = out->size;
-    row.is_broken = sample_needs_max(params) && !sample_can_pick(max);
-    for (uint32_t i = 0; i < n; i++)
-        row.is_broken |= !sample_can_pick(slice[i]);
-    buffer_add(out, &row, sizeof row);
-    if (n && !row.is_broken) {
-        if (sample_needs_max(params)) {
-            for (uint32_t i = 0; i < n; i++)
-                row.mass += mass_of(slice[i], max, params->temperature);
-            collect_nucleus(out, slice, n, first_id, max, n_vocab, key, params);
-        } else if (params->temperature > 0 && params->top_k) {
-            collect_top_k(out, slice, n, first_id, key, params);
-        } else {
-            collect_best(out, slice, n, first_id, key, params);
-        }
+    return params->temperature > 0 && params->top_p < 1 && !params->top_k;
+}
+
+uint32_t sample_n_listed(const struct sample_row *row)
+{
+    const struct sample_params *p = row->params;
+    uint32_t n = 0;
+    if (p->temperature > 0 && p->top_k)
+        return MIN(p->top_k, row->n_vocab);
+    if (!lists_nucleus(p))
+        return 0;
+    float least = nucleus_floor(row);
+    for (uint32_t i = 0; i < row->n; i++)
+        n += (row->logits[i] - row->max) / p->temperature >= least;
+    return n;
+}
+
+static void collect_nucleus(struct buffer *out, const struct sample_row *row, uint64_t key)
+{
+    float least = nucleus_floor(row);
+    for (uint32_t i = 0; i < row->n; i++)
+        if ((row->logits[i] - row->max) / row->params->temperature >= least)
+            add_candidate(out, row, i, key);
+}
+
+static void collect_candidates(struct buffer *out, const struct sample_row *row, struct candidate_row *found)
+{
+    const struct sample_params *p = row->params;
+    uint64_t key = random_key(p->seed, p->choice, row->position);
+    if (p->temperature == 0 || row->is_cut || (!p->top_k && p->top_p == 1)) {
+        collect_best(out, row, key);
+        found->is_cut = true;
+    } else if (p->top_k) {
+        collect_largest(out, row, p->top_k, key);
+    } else {
+        for (uint32_t i = 0; i < row->n; i++)
+            found->mass += sample_mass(row->logits[i], row->max, p->temperature);
+        collect_nucleus(out, row, key);
+    }
+}
+
+/* Before it a row is just as the model gave it, so the raw logits are the logits, at temperature 1. */
+static void collect_logprobs(struct buffer *out, const struct sample_row *row, struct candidate_row *found)
+{
+    static const struct sample_params greedy = { .top_p = 1 };
+    struct sample_row raw = *row;
+    raw.logits = row->raw;
+    raw.params = &greedy;
+    for (uint32_t i = 0; i < row->n; i++)
+        found->raw_mass += sample_mass(row->raw[i], row->raw_max, 1);
+    found->raw_max = row->raw_max;
+    collect_largest(out, &raw, row->n_top, 0);
+}
+
+static bool is_broken(const struct sample_row *row)
+{
+    bool broken = sample_needs_max(row->params) && !(row->max > -INFINITY && sample_can_pick(row->max));
+    broken |= row->wants_logprobs && !(row->raw_max > -INFINITY && sample_can_pick(row->raw_max));
+    for (uint32_t i = 0; i < row->n; i++)
+        broken |= !sample_can_pick(row->logits[i]);
+    return broken;
+}
+
+void sample_collect(struct buffer *out, const struct sample_row *row)
+{
+    struct candidate_row found = { .is_broken = is_broken(row) };
+    size_t at = out->size, n = 0;
+    buffer_add(out, &found, sizeof found);
+    if (!found.is_broken) {
+        collect_candidates(out, row, &found);
+        n = (out->size - at - sizeof found) / sizeof(struct candidate);
+        if (row->wants_logprobs)
+            collect_logprobs(out, row, &found);
     }
     if (out->failed)
         return;
-    row.n_candidates = (uint32_t)((out->size - at - sizeof row) / sizeof(struct candidate));
-    memcpy(out->bytes + at, &row, sizeof row);          /* rows follow each other without gaps */
+    found.n_candidates = (uint32_t)n;
+    found.n_top = (uint32_t)((out->size - at - sizeof found) / sizeof(struct candidate) - n);
+    memcpy(out->bytes + at, &found, sizeof found);          /* rows follow each other without gaps */
 }
 
-int sample_pick(int32_t *id, struct candidate *candidates, size_t n, uint64_t mass, const struct sample_params *params)
+/* ---- the leader ---- */
+/* Larger logit first, then lower id: a heap, since qsort() may take memory. */
+static bool before(const struct candidate *a, const struct candidate *b)
 {
-    if (!n)
-        return error_set(ERR_FAILED, "no token can be picked: a logit is not a number, or infinite");
-    if (params->temperature > 0 && (params->top_k || params->top_p < 1)) {
-        qsort(candidates, n, sizeof *candidates, by_logit);
-        if (params->top_k && n > params->top_k)
-            n = params->top_k;
+    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
+}
+
+static void sift(struct candidate *c, size_t i, size_t n)
+{
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && before(&c[child], &c[child + 1]))
+            child++;
+        if (!before(&c[i], &c[child]))
+            return;
+        struct candidate moved = c[i];
+        c[i] = c[child];
+        c[child] = moved;
     }
-    if (params->temperature > 0 && params->top_p < 1) {
-        float max = candidates[0].logit;
-        uint64_t sum = 0;
-        if (params->top_k)
-            mass = 0;
-        for (size_t i = 0; params->top_k && i < n; i++)
-            mass += mass_of(candidates[i].logit, max, params->temperature);
-        size_t kept = 0;
-        while (kept < n && (kept == 0 || (double)sum < (double)params->top_p * (double)mass))
-            sum += mass_of(candidates[kept++].logit, max, params->temperature);
-        n = kept;
+}
+
+static void sort_by_logit(struct candidate *c, size_t n)
+{
+    for (size_t i = n / 2; i-- > 0;)
+        sift(c, i, n);
+    for (size_t end = n; end-- > 1;) {
+        struct candidate last = c[end];
+        c[end] = c[0];
+        c[0] = last;
+        sift(c, 0, end);
+    }
+}
+
+/* How many of the candidates, by falling logit, top-k, top-p and min-p leave: at least one. */
+static size_t apply_cuts(const struct candidate *c, size_t n, uint64_t mass, const struct sample_params *p)
+{
+    float max = c[0].logit, least = min_p_floor(p);
+    uint64_t sum = 0;
+    size_t n_kept = 0;
+    if (p->top_k) {
+        n = MIN(n, p->top_k);
+        mass = 0;
+        for (size_t i = 0; i < n && p->top_p < 1; i++)
+            mass += sample_mass(c[i].logit, max, p->temperature);
+    }
+    for (; n_kept < n && (c[n_kept].logit - max) / p->temperature >= least; n_kept++) {
+        if (p->top_p < 1 && n_kept && sample_is_nucleus(sum, mass, p->top_p))
+            break;
+        sum += p->top_p < 1 ? sample_mass(c[n_kept].logit, max, p->temperature) : 0;
+    }
+    return n_kept;
+}
+
+int sample_pick(struct candidate *picked, struct candidate *candidates, size_t n, const struct candidate_row *all, const struct sample_params *params)
+{
+    if (n && !all->is_broken && !all->is_cut) {
+        sort_by_logit(candidates, n);
+        n = apply_cuts(candidates, n, all->mass, params);
     }
     size_t best = 0;
     for (size_t i = 1; i < n; i++)
         if (beats(&candidates[i], &candidates[best]))
             best = i;
-    *id = candidates[best].id;
+    if (!n || all->is_broken || candidates[best].logit == -INFINITY)
+        return error_set(ERR_FAILED, "no token can be picked: a logit is not a number, or infinite");
+    *picked = candidates[best];
     return 0;
+}
+
+size_t sample_largest(struct candidate *candidates, size_t n_candidates, size_t n)
+{
+    sort_by_logit(candidates, n_candidates);
+    return MIN(n, n_candidates);
+}
+
+float sample_logprob(float raw, const struct candidate_row *all)
+{
+    return raw - all->raw_max - math_log((float)((double)all->raw_mass * (1 / (double)MASS_ONE)));
 }

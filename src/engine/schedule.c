@@ -47,7 +47,12 @@ static void add_row(struct group_plan *to, struct sequence *s, uint32_t token, u
     struct plan *p = to->plan;
     to->row_sequence[p->header.n_rows] = s;
     p->rows[p->header.n_rows] = (int32_t)token;
-    p->row[p->header.n_rows++] = (struct plan_row){ .params = s->request.params, .position = position + 1 };
+    p->row[p->header.n_rows++] = (struct plan_row){ .params = s->request.params, .position = position + 1, .n_top = s->request.n_top,
+                                                    .wants_logprobs = s->request.wants_logprobs };
+    if (edit_table_room(&s->edits) && !(p->header.flags & PLAN_FULL_LOGITS) && sequence_wants_token(s, position + 1)) {
+        p->header.late_room += p->header.late_room ? 0 : sizeof(struct late_header);
+        p->header.late_room += late_edits_bytes(edit_table_room(&s->edits));
+    }
 }
 
 static void add_copies(struct engine *e, struct group_plan *to, struct sequence *s)

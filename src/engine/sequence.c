@@ -109,6 +109,11 @@ bool sequence_wants_token(const struct sequence *s, uint32_t position)
     return s && position == s->n_tokens && s->n_tokens < n_wanted(s) && !s->stopped;
 }
 
+bool sequence_bans_stop_ids(const struct sequence *s)
+{
+    return s->n_tokens - s->request.n_tokens < s->request.min_new;
+}
+
 static bool is_stop_id(const struct sequence *s, int32_t id)
 {
     for (uint32_t i = 0; i < s->request.n_stop_ids; i++)
@@ -128,6 +133,7 @@ void sequence_take_token(struct sequence *s, struct token_event *event)
     }
     event->index = s->request.n_generated + s->n_tokens - s->request.n_tokens;
     s->tokens[s->n_tokens++] = event->id;
+    edit_table_take(&s->edits, event->id);
     if (s->request.on_token)
         s->request.on_token(s->request.user, event);
 }
@@ -274,6 +280,7 @@ static void close_sequence(struct engine *e, struct sequence *s)
     for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
         free(s->table[g]);
     free(s->salt);
+    edit_table_release(&s->edits);
     free(s->stop_ids);
     free(s->tokens);
     free(s);
@@ -307,10 +314,16 @@ static void *copy(void *old, const void *from, size_t n_bytes, size_t n_room)
     return to;
 }
 
-/* What the request brings, and room for what it will get. */
-static int make_copies(struct sequence *s, const struct sequence_request *r)
+/* What the request brings, and room for what it will get.  On an error what it had of edits stays. */
+static int make_copies(const struct engine *e, struct sequence *s, const struct sequence_request *r)
 {
     size_t n_tokens = r->n_tokens * sizeof *s->tokens, n_stop_ids = r->n_stop_ids * sizeof *s->stop_ids;
+    struct edit_table edits;
+    int err = edit_table_open(&edits, r, &e->model);
+    if (err < 0)
+        return err;
+    edit_table_release(&s->edits);
+    s->edits = edits;
     void *tokens = copy(s->tokens, r->tokens, n_tokens, n_tokens + r->n_new * sizeof *s->tokens);
     s->tokens = tokens ? tokens : s->tokens;
     void *stop_ids = copy(s->stop_ids, r->stop_ids, n_stop_ids, n_stop_ids);
@@ -323,7 +336,7 @@ static int make_copies(struct sequence *s, const struct sequence_request *r)
 /* Into the queue.  Of a sequence that was there before only its memory is left. */
 static int enter(struct engine *e, struct sequence *s, const struct sequence_request *r)
 {
-    int err = make_copies(s, r);
+    int err = make_copies(e, s, r);
     if (err < 0)
         return err;
     if (!(s->client = queue_client(&e->queue, r->client)))

@@ -11,41 +11,89 @@
 
 enum { VOCAB = 301, MAX_SLICES = 8, DRAWS = 20000 };
 
-/* Picks as the ranks and the leader do: each slice [cut[i], cut[i+1]) collects, all candidates come together in the order of
- * `first_slice` on.  ERR_... or the id. */
-static int pick(const float *logits, const uint32_t *cut, uint32_t n_slices, uint32_t first_slice, uint32_t position, const struct sample_params *params)
+/* Slices that the vocabulary is cut into, which collect in the order of `first` on, and whether they find the cut before. */
+struct split {
+    uint32_t n, cut[MAX_SLICES + 1], first;
+    bool finds_cut;
+};
+static const struct split whole = { 1, { 0, VOCAB }, 0, false };
+
+/* One row, as the ranks and the leader have it. */
+struct outcome {
+    int err;
+    struct candidate picked;
+    struct candidate_row all;
+    struct candidate top[MAX_SLICES * SAMPLE_MAX_TOP];
+};
+
+static void take_slice(struct outcome *out, struct buffer *candidates, const struct sample_row *row)
 {
-    struct buffer out = { 0 }, all = { 0 };
-    float max = -INFINITY;
-    uint64_t mass = 0;
-    int32_t id = -1;
-    int err = 0;
-    uint32_t has_nan = 0;
-    for (uint32_t i = 0; i < VOCAB; i++)
-        max = fmaxf(max, logits[i]);
-    for (uint32_t s = 0; s < n_slices; s++) {
-        uint32_t at = (first_slice + s) % n_slices;
-        struct candidate_row row;
-        out.size = 0;
-        sample_collect(&out, logits + cut[at], cut[at + 1] - cut[at], (int32_t)cut[at], max, position, VOCAB, params);
-        if (out.failed || out.size < sizeof row)
-            return ERR_NO_MEMORY;
-        memcpy(&row, out.bytes, sizeof row);
-        check_int(out.size, sizeof row + row.n_candidates * sizeof(struct candidate));
-        buffer_add(&all, out.bytes + sizeof row, out.size - sizeof row);
-        mass += row.mass;
-        has_nan |= row.is_broken;
+    struct buffer found = { 0 };
+    struct candidate_row head;
+    sample_collect(&found, row);
+    memcpy(&head, found.bytes, sizeof head);
+    check_int(found.size, sizeof head + (head.n_candidates + head.n_top) * sizeof(struct candidate));
+    const char *at = found.bytes + sizeof head;
+    buffer_add(candidates, at, head.n_candidates * sizeof(struct candidate));
+    memcpy(out->top + out->all.n_top, at + head.n_candidates * sizeof(struct candidate), head.n_top * sizeof(struct candidate));
+    out->all.n_candidates += head.n_candidates;
+    out->all.n_top += head.n_top;
+    out->all.mass += head.mass;
+    out->all.raw_mass += head.raw_mass;
+    out->all.raw_max = head.raw_max;
+    out->all.is_broken |= head.is_broken;
+    out->all.is_cut |= head.is_cut;
+    buffer_release(&found);
+}
+
+/* A cut is the row's: of a slice's ties those of the slices before it come first. */
+static struct sample_cut cut_of_slice(const struct sample_row *row, const struct sample_cut *cut, uint32_t begin)
+{
+    uint32_t n_before = 0;
+    for (uint32_t i = 0; i < begin; i++)
+        n_before += sample_ordered(row->logits[i]) == cut->threshold;
+    return (struct sample_cut){ cut->threshold, cut->n_ties - (n_before < cut->n_ties ? n_before : cut->n_ties) };
+}
+
+static struct outcome find(struct sample_row row, const struct split *split)
+{
+    struct outcome out = { 0 };
+    struct buffer candidates = { 0 };
+    struct sample_bin bins[SAMPLE_BINS];
+    const float *logits = row.logits, *raw = row.raw;
+    row.n = row.n_vocab = VOCAB;
+    row.max = row.raw_max = -INFINITY;
+    for (uint32_t i = 0; i < VOCAB; i++) {
+        row.max = fmaxf(row.max, logits[i]);
+        row.raw_max = fmaxf(row.raw_max, raw[i]);
     }
-    size_t n = has_nan ? 0 : all.size / sizeof(struct candidate);      /* as the leader does */
-    err = sample_pick(&id, (struct candidate *)(void *)all.bytes, n, mass, params);
-    buffer_release(&out);
-    buffer_release(&all);
-    return err < 0 ? err : id;
+    if (split->finds_cut && row.params->temperature > 0)
+        check_int(sample_find_cut(&row, NULL, bins), 0);
+    for (uint32_t s = 0; s < split->n; s++) {
+        uint32_t at = (split->first + s) % split->n, begin = split->cut[at];
+        struct sample_row slice = row;
+        slice.cut = cut_of_slice(&row, &row.cut, begin);
+        slice.logits = logits + begin;
+        slice.raw = raw + begin;
+        slice.n = split->cut[at + 1] - begin;
+        slice.first_id = (int32_t)begin;
+        take_slice(&out, &candidates, &slice);
+    }
+    out.err = sample_pick(&out.picked, (struct candidate *)(void *)candidates.bytes, out.all.n_candidates, &out.all, row.params);
+    buffer_release(&candidates);
+    return out;
+}
+
+/* ERR_... or the id. */
+static int pick(const float *logits, const struct split *split, uint32_t position, const struct sample_params *params)
+{
+    struct outcome out = find((struct sample_row){ .raw = logits, .logits = logits, .position = position, .params = params }, split);
+    return out.err < 0 ? out.err : out.picked.id;
 }
 
 static int pick_whole(const float *logits, uint32_t position, const struct sample_params *params)
 {
-    return pick(logits, (const uint32_t[]){ 0, VOCAB }, 1, 0, position, params);
+    return pick(logits, &whole, position, params);
 }
 
 /* Rounded to quarters, so that ties abound, also among the largest. */
@@ -58,18 +106,18 @@ static void random_logits(float *logits, uint64_t key, float scale)
     }
 }
 
-static uint32_t random_cuts(uint32_t *cut, uint64_t key)
+static struct split random_split(uint64_t key)
 {
-    uint32_t n = 1 + (uint32_t)(random_u64(key, 0) % MAX_SLICES);
-    cut[0] = 0;
-    cut[n] = VOCAB;
-    for (uint32_t i = 1; i < n; i++) {
+    struct split s = { .n = 1 + (uint32_t)(random_u64(key, 0) % MAX_SLICES), .finds_cut = random_u64(key, 77) & 1 };
+    s.first = (uint32_t)(random_u64(key, 78) % s.n);
+    s.cut[s.n] = VOCAB;
+    for (uint32_t i = 1; i < s.n; i++) {
         uint32_t at = (uint32_t)(random_u64(key, i) % (VOCAB + 1)), k = i;
-        for (; k > 1 && cut[k - 1] > at; k--)       /* in ascending order; two may be equal: a rank with no ids */
-            cut[k] = cut[k - 1];
-        cut[k] = at;
+        for (; k > 1 && s.cut[k - 1] > at; k--)     /* in ascending order; two may be equal: a rank with no ids */
+            s.cut[k] = s.cut[k - 1];
+        s.cut[k] = at;
     }
-    return n;
+    return s;
 }
 
 static const struct { const char *name; struct sample_params params; } samplers[] = {
@@ -86,25 +134,29 @@ static const struct { const char *name; struct sample_params params; } samplers[
     { "top-p of next to nothing",  { .temperature = 1, .top_p = 1e-6f } },
     { "top-p of next to all",      { .temperature = 1, .top_p = 0.999999f } },
     { "top-k and top-p",           { .temperature = 1.2f, .top_p = 0.7f, .top_k = 40 } },
+    { "min-p",                     { .temperature = 1.5f, .top_p = 1, .min_p = 0.1f } },
+    { "min-p of the largest only", { .temperature = 1, .top_p = 1, .min_p = 1 } },
+    { "top-p and min-p",           { .temperature = 2, .top_p = 0.95f, .min_p = 0.05f } },
+    { "top-k, top-p and min-p",    { .temperature = 2, .top_p = 0.9f, .top_k = 30, .min_p = 0.02f } },
+    { "top-k of many and min-p",   { .temperature = 2, .top_p = 0.9f, .top_k = 2000, .min_p = 0.02f } },
 };
 
 static void test_splits(void)
 {
     float logits[VOCAB];
-    uint32_t cut[MAX_SLICES + 1];
     for (size_t i = 0; i < COUNT_OF(samplers); i++) {
-        check_begin("%s: the same pick for every split", samplers[i].name);
+        check_begin("%s: the same pick for every split, from lists and with the cut found before", samplers[i].name);
         for (uint64_t seed = 0; seed < 300; seed++) {
             struct sample_params params = samplers[i].params;
             params.seed = seed * 77;
             params.choice = seed % 3;
             random_logits(logits, seed, 4);
-            int whole = pick_whole(logits, (uint32_t)seed, &params);
-            check(whole >= 0 && whole < VOCAB);
-            for (uint64_t split = 0; split < 6; split++) {
-                uint32_t n = random_cuts(cut, seed * 100 + split), first = (uint32_t)(random_u64(seed, split) % n);
-                if (!check_int(pick(logits, cut, n, first, (uint32_t)seed, &params), whole))
-                    printf("    seed %u, %u slices\n", (unsigned)seed, n);
+            int want = pick_whole(logits, (uint32_t)seed, &params);
+            check(want >= 0 && want < VOCAB);
+            for (uint64_t i_split = 0; i_split < 8; i_split++) {
+                struct split split = random_split(seed * 100 + i_split);
+                if (!check_int(pick(logits, &split, (uint32_t)seed, &params), want))
+                    printf("    seed %u, %u slices%s\n", (unsigned)seed, split.n, split.finds_cut ? ", cut before" : "");
             }
         }
     }
@@ -139,7 +191,7 @@ static void test_greedy(void)
     check_begin("top-k: negative zero is no less than zero, in one slice and in two");
     const struct sample_params first = { .temperature = 1, .top_k = 1, .top_p = 1 };
     check_int(pick_whole(logits, 0, &first), 5);
-    check_int(pick(logits, (const uint32_t[]){ 0, 7, VOCAB }, 2, 0, 0, &first), 5);
+    check_int(pick(logits, &(struct split){ 2, { 0, 7, VOCAB }, 0, false }, 0, &first), 5);
     check_begin("top-k 1 with a temperature is greedy");
     for (uint64_t seed = 0; seed < 100; seed++) {
         random_logits(logits, seed, 4);
@@ -167,6 +219,8 @@ static void expected(double *p, const float *logits, const struct sample_params 
     for (uint32_t i = 0; i < n; i++)
         sum += exp((logits[order[i]] - max) / params->temperature);
     for (uint32_t i = 0; i < n && (i == 0 || before < (double)params->top_p * sum || params->top_p == 1); i++) {
+        if (exp((logits[order[i]] - max) / params->temperature) < (double)params->min_p)
+            break;
         p[order[i]] = exp((logits[order[i]] - max) / params->temperature);
         before += p[order[i]];
         kept_sum += p[order[i]];
@@ -177,7 +231,7 @@ static void expected(double *p, const float *logits, const struct sample_params 
 
 static void test_frequencies(void)
 {
-    static const size_t which[] = { 2, 4, 6, 8, 9, 12 };
+    static const size_t which[] = { 2, 4, 6, 8, 9, 12, 13, 15, 16 };
     float logits[VOCAB];
     double p[VOCAB];
     random_logits(logits, 5, 6);
@@ -283,6 +337,7 @@ static void test_broken_logits(void)
     float logits[VOCAB];
     static const uint32_t places[] = { 0, 150, VOCAB - 1 };
     static const float broken[] = { NAN, INFINITY };
+    static const struct split thirds = { 3, { 0, 100, 200, VOCAB }, 0, false };
     for (size_t i = 0; i < COUNT_OF(samplers); i++)
         for (size_t k = 0; k < 2 * COUNT_OF(places); k++) {
             uint32_t place = places[k / 2];
@@ -290,7 +345,7 @@ static void test_broken_logits(void)
             random_logits(logits, 1, 4);
             logits[place] = broken[k % 2];
             check_int(pick_whole(logits, 0, &samplers[i].params), ERR_FAILED);
-            check_int(pick(logits, (const uint32_t[]){ 0, 100, 200, VOCAB }, 3, 0, 0, &samplers[i].params), ERR_FAILED);
+            check_int(pick(logits, &thirds, 0, &samplers[i].params), ERR_FAILED);
         }
     for (size_t i = 0; i < COUNT_OF(samplers); i++) {
         check_begin("NM-02: %s: -Inf is never picked", samplers[i].name);
@@ -304,7 +359,7 @@ static void test_broken_logits(void)
             random_logits(logits, 1, 4);
             logits[places[k]] = -INFINITY;
             for (uint32_t position = 0; position < 50; position++) {
-                int id = pick(logits, (const uint32_t[]){ 0, 100, 200, VOCAB }, 3, 0, position, &samplers[i].params);
+                int id = pick(logits, &thirds, position, &samplers[i].params);
                 check(id >= 0 && id != (int)places[k]);
             }
         }
@@ -323,6 +378,10 @@ static void test_check(void)
         { "top-p above 1", { .temperature = 1, .top_p = 1.01f }, ERR_USAGE },
         { "top-p NaN", { .temperature = 1, .top_p = NAN }, ERR_USAGE },
         { "top-p tiny", { .temperature = 1, .top_p = 1e-9f }, 0 },
+        { "min-p 1", { .top_p = 1, .min_p = 1 }, 0 },
+        { "min-p above 1", { .top_p = 1, .min_p = 1.01f }, ERR_USAGE },
+        { "min-p negative", { .top_p = 1, .min_p = -0.1f }, ERR_USAGE },
+        { "min-p NaN", { .top_p = 1, .min_p = NAN }, ERR_USAGE },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         check_begin("sample_check: %s", rows[i].name);
