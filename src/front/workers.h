@@ -11,12 +11,16 @@ struct worker_job {
     void (*done)(struct worker_job *job);       /* then on the loop's thread; the job is the caller's again */
     struct loop_job back;                       /* the workers' */
     struct worker_job *next;
+    struct workers *workers;
 };
 
+/* n_threads >= 1.  ERR_NO_MEMORY, also when the system starts no more threads.  Signals go to other threads. */
 int workers_open(struct workers **out, struct loop *loop, int n_threads);
-/* Waits for what runs; done() of a job that has been started is still called, by the loop. */
+/* On the loop's thread, before loop_close().  Every job that was added is worked on first, and its done() called; done() adds none then. */
 void workers_close(struct workers *workers);
-/* First come, first served. */
+/* On the loop's thread.  First come, first served. */
 void workers_add(struct workers *workers, struct worker_job *job);
+/* Jobs that were added and whose done() has not been called. */
+uint32_t workers_n_jobs(const struct workers *workers);
 
 #endif

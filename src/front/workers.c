@@ -1,0 +1,122 @@
+#include "front/workers.h"
+
+#include "base/base.h"
+#include "base/error.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#define STACK_BYTES (8ul << 20)         /* templates and JSON recurse; a limit (ulimit -s), also none, may give threads less */
+
+struct workers {
+    struct loop *loop;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct worker_job *first, **end;    /* under the lock */
+    bool is_closing;                    /* under the lock */
+    uint32_t n_jobs;                    /* the loop's thread's */
+    int n_threads;
+    pthread_t thread[];
+};
+
+static void give_back(struct loop_job *back)
+{
+    struct worker_job *job = (struct worker_job *)((char *)back - offsetof(struct worker_job, back));
+    job->workers->n_jobs--;
+    job->done(job);
+}
+
+/* NULL: there is none, and none will come. */
+static struct worker_job *take(struct workers *workers)
+{
+    pthread_mutex_lock(&workers->lock);
+    while (!workers->first && !workers->is_closing)
+        pthread_cond_wait(&workers->changed, &workers->lock);
+    struct worker_job *job = workers->first;
+    if (job && !(workers->first = job->next))
+        workers->end = &workers->first;
+    pthread_mutex_unlock(&workers->lock);
+    return job;
+}
+
+static void *worker_main(void *arg)
+{
+    struct workers *workers = arg;
+    for (struct worker_job *job; (job = take(workers));) {
+        job->work(job);
+        loop_post(workers->loop, &job->back);
+    }
+    return NULL;
+}
+
+void workers_add(struct workers *workers, struct worker_job *job)
+{
+    job->workers = workers;
+    job->back = (struct loop_job){ .run = give_back };
+    job->next = NULL;
+    workers->n_jobs++;
+    pthread_mutex_lock(&workers->lock);
+    assert(!workers->is_closing);
+    *workers->end = job;
+    workers->end = &job->next;
+    pthread_mutex_unlock(&workers->lock);
+    pthread_cond_signal(&workers->changed);
+}
+
+uint32_t workers_n_jobs(const struct workers *workers)
+{
+    return workers->n_jobs;
+}
+
+static int start_thread(struct workers *workers)
+{
+    pthread_attr_t attr;
+    sigset_t all, before;
+    sigfillset(&all);
+    int err = pthread_attr_init(&attr);
+    if (err)
+        return err;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if ((err = pthread_attr_setstacksize(&attr, STACK_BYTES)) == 0)
+        err = pthread_create(&workers->thread[workers->n_threads], &attr, worker_main, workers);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    workers->n_threads += err == 0;
+    return err;
+}
+
+int workers_open(struct workers **out, struct loop *loop, int n_threads)
+{
+    struct workers *workers = calloc(1, sizeof *workers + (size_t)n_threads * sizeof workers->thread[0]);
+    if (!workers)
+        return error_set(ERR_NO_MEMORY, "no memory for %d workers", n_threads);
+    workers->loop = loop;
+    workers->end = &workers->first;
+    pthread_mutex_init(&workers->lock, NULL);
+    pthread_cond_init(&workers->changed, NULL);
+    while (workers->n_threads < n_threads)
+        if (start_thread(workers)) {
+            workers_close(workers);
+            return error_set(ERR_NO_MEMORY, "the system does not start %d threads", n_threads);
+        }
+    *out = workers;
+    return 0;
+}
+
+void workers_close(struct workers *workers)
+{
+    if (!workers)
+        return;
+    pthread_mutex_lock(&workers->lock);
+    workers->is_closing = true;
+    pthread_mutex_unlock(&workers->lock);
+    pthread_cond_broadcast(&workers->changed);
+    for (int i = 0; i < workers->n_threads; i++)
+        pthread_join(workers->thread[i], NULL);
+    loop_run_posted(workers->loop);
+    assert(workers->n_jobs == 0);
+    pthread_cond_destroy(&workers->changed);
+    pthread_mutex_destroy(&workers->lock);
+    free(workers);
+}
