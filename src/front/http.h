@@ -4,13 +4,14 @@
  * whoever it hands the exchange to, answers later: whole with http_answer(), or as a stream.  A stream is pulled: when the socket
  * takes bytes, fill() is asked for them, so that a slow client costs what its answer's state costs and no more.
  *
- * A client that leaves (also one that only closes its sending half while a stream runs: ordinary clients do not) ends the exchange:
- * on_gone() is called, once, and the exchange must not be used after it returns.  An exchange that has been answered or whose
- * stream has ended is the server's again at once.
+ * A client that leaves while it waits, or while its stream runs, ends the exchange: on_gone() is called, once, and the exchange must not be used
+ * after it returns.  Leaving is closing the connection or only its sending half, which look alike from here; a whole answer that has been
+ * given is still sent to a client that has closed its half.  An exchange that has been answered or whose stream has ended is the server's
+ * again at once: neither on_gone() nor fill() is called any more.  No function below calls back before it returns, but http_server_close().
  *
- * Parsed strictly (RFC 9112): Content-Length with Transfer-Encoding, or two that differ, a bare LF or CR in a head, a space before
- * a colon, a bad chunk are 400 and the end of the connection.  A connection that has sent a head or body too slowly is closed
- * with 408.  HEAD is GET without a body in the answer.  Every answer has the x-request-id of its exchange. */
+ * Parsed strictly, see http_parse.h; what is refused ends the connection.  Pipelined requests are answered one after the other.  A connection
+ * that sends a head or body too slowly is closed with 408.  HEAD is GET without a body in the answer.  OPTIONS is answered here, so are unknown
+ * paths (404) and methods (405, 501).  Every answer has the x-request-id of its exchange. */
 #ifndef STOA_FRONT_HTTP_H
 #define STOA_FRONT_HTTP_H
 
@@ -49,9 +50,10 @@ struct http_options {
     const struct http_route *routes;
     size_t n_routes;
     void *user;                     /* of every handler */
-    /* Before the handler: whether the exchange may go on; it has answered when it gives false.  NULL: always. */
+    /* After the head, before the body is read: whether the exchange may go on; it has answered when it gives false.  NULL: always. */
     bool (*admit)(struct http_exchange *x, const struct http_route *route, void *user);
-    /* After each answer, for metrics and logs; route is NULL where there was none.  NULL is fine. */
+    /* For metrics and logs, once for each exchange that was answered, when the answer is sent or cut; route is NULL where there was none.  NULL is
+     * fine. */
     void (*answered)(struct http_exchange *x, const struct http_route *route, int status, void *user);
     const char *cors_origin;        /* NULL: no CORS headers; "*", or one origin */
     /* What an error of the server's own (404, 405, 413, 415, 431 ...) has as its body: a text for people in, a body of type
@@ -59,13 +61,15 @@ struct http_options {
     void (*error_body)(struct buffer *out, int status, const char *text, void *user);
 };
 
-/* Listens and accepts from now on.  ERR_USAGE for an address that is none or taken. */
+/* Listens on every address of the host's name and accepts from now on; routes and strings are borrowed until it is closed.  ERR_USAGE for an
+ * address that is none or taken.  Raises the process's limit of open files as far as it may; where that allows fewer connections, fewer are held:
+ * those beyond are answered 503 and closed. */
 int http_server_open(struct http_server **out, struct loop *loop, const struct http_options *options);
 uint16_t http_server_port(const struct http_server *server);
 uint32_t http_server_n_connections(const struct http_server *server);
 /* No new connection; those that are idle are closed, the others after their answer. */
 void http_server_drain(struct http_server *server);
-/* Ends every exchange, with on_gone(). */
+/* Ends every exchange, with on_gone().  Not from inside a callback of its own. */
 void http_server_close(struct http_server *server);
 
 /* ---- an exchange.  Strings are borrowed and live as long as it does. ---- */
@@ -73,22 +77,25 @@ const char *http_method(const struct http_exchange *x);
 const char *http_path(const struct http_exchange *x);           /* decoded, without the query */
 const char *http_path_rest(const struct http_exchange *x);      /* of a prefix route */
 const char *http_header(const struct http_exchange *x, const char *name);       /* of any case; NULL: none.  Several are joined with ", " */
-const char *http_body(const struct http_exchange *x, size_t *n_bytes);
+const char *http_body(const struct http_exchange *x, size_t *n_bytes);     /* until the answer begins; a 0 follows it */
 const char *http_request_id(const struct http_exchange *x);     /* the client's x-request-id when it is plain and short, else one of ours */
 const char *http_client_address(const struct http_exchange *x);
 struct http_server *http_exchange_server(const struct http_exchange *x);
+int64_t http_begun_ms(const struct http_exchange *x);           /* when its head was there, of the loop's clock */
+uint64_t http_n_sent(const struct http_exchange *x);            /* bytes of the answer, its head too, that the socket has taken */
 
 /* Called once when the client is gone or the server closes, before an answer was complete. */
 void http_on_gone(struct http_exchange *x, void (*gone)(void *user), void *user);
 
-/* A header of the answer to come; both are copied. */
+/* A header of the answer to come; both are copied.  Control characters of the value become blanks, so it cannot bring a header of its own. */
 void http_add_header(struct http_exchange *x, const char *name, const char *value);
 void http_answer(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes);
 /* The same by way of options.error_body. */
 void http_answer_error(struct http_exchange *x, int status, const char *text);
 
-/* Head now, bytes when the socket takes them.  fill() appends what there is to send, some 64 KB at most; nothing: it is asked
- * again after http_stream_wake().  It calls http_stream_end() when what it has appended is the last. */
+/* Head now, bytes when the socket takes them.  fill() appends what there is to send, some 64 KB at most; nothing: it is asked again after
+ * http_stream_wake().  It calls http_stream_end() when what it has appended is the last; called from elsewhere, that ends the stream with what
+ * has been appended so far.  An HTTP/1.0 client gets the bytes as they are and the connection's end as theirs. */
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type, void (*fill)(struct buffer *out, void *user), void *user);
 void http_stream_wake(struct http_exchange *x);
 void http_stream_end(struct http_exchange *x);

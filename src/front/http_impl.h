@@ -1,0 +1,105 @@
+/* http_impl.h: what the files of the HTTP server share.
+ *
+ *      IDLE ──first byte──> HEAD ──head──> BODY ──whole──> ANSWER ──sent──> IDLE, or LINGER ──client has closed──> freed
+ *        └──refused, or answered before the body is read──────┘
+ *
+ *   IDLE    nothing of a request is there; holds no buffer.
+ *   HEAD, BODY   reads; a deadline runs that no byte of the client's moves.
+ *   ANSWER  an exchange is under way: awaited, streaming or being sent.  Nothing is read: what the client pipelines waits.
+ *   LINGER  everything is sent and our half is closed.  Input is thrown away for a moment: closing with input unread would make the kernel send a
+ *           reset, which may destroy the answer before the client has read it.
+ *
+ * Everything is driven from two places, http_connection_ready() and http_connection_step(); what others call only marks and lists the connection
+ * for a step, so no callback runs inside a call of the handler's. */
+#ifndef STOA_FRONT_HTTP_IMPL_H
+#define STOA_FRONT_HTTP_IMPL_H
+
+#include "base/arena.h"
+#include "front/http.h"
+#include "front/http_parse.h"
+
+#include <netinet/in.h>
+
+enum { HTTP_MOST_LISTENERS = 8, HTTP_INPUT_BYTES = 65536, HTTP_LINGER_MS = 2000, HTTP_SPARE_CONNECTIONS = 64 };
+
+struct http_exchange {
+    struct connection *connection;
+    const struct http_route *route;     /* NULL: none */
+    char request_id[65];
+    int64_t begun_ms;
+    struct arena arena;                 /* joined headers */
+    struct buffer headers;              /* of the answer */
+    void (*gone)(void *user);
+    void *gone_user;
+    void (*fill)(struct buffer *out, void *user);       /* NULL: not a stream */
+    void *fill_user;
+    int status;                         /* 0: no answer yet */
+    uint64_t n_sent;
+    bool is_chunked;                    /* the stream as it is sent */
+    bool is_hungry;                     /* fill() may have something */
+    bool has_ended;                     /* all of the answer is in the connection's output */
+};
+
+enum connection_state { CONNECTION_IDLE, CONNECTION_HEAD, CONNECTION_BODY, CONNECTION_ANSWER, CONNECTION_LINGER };
+
+struct connection {
+    struct watch watch;                 /* the first, so that it is the connection */
+    struct timer timer;                 /* what it means, the state says */
+    struct http_server *server;
+    struct connection *next, **link;                    /* of the server's list of all */
+    struct connection *next_listed, **listed_link;      /* of those to step; NULL while it is not on it */
+    enum connection_state state;
+    bool must_close;                    /* after this answer */
+    bool peer_has_closed;               /* its half */
+    bool is_fresh;                      /* not a byte has come since the accept */
+    struct http_parser parser;
+    struct buffer in, out;              /* in: read and not parsed; out: to send.  Both are freed when empty */
+    size_t n_in_used, n_out_sent;
+    struct http_exchange exchange;
+    char address[INET6_ADDRSTRLEN];
+};
+
+struct listener {
+    struct watch watch;                 /* the first */
+    struct http_server *server;
+};
+
+struct http_server {
+    struct loop *loop;
+    struct http_options options;
+    struct http_parse_limits parse_limits;
+    struct listener listener[HTTP_MOST_LISTENERS];
+    int n_listeners;
+    uint16_t port;
+    struct timer accept_again, step;
+    struct connection *connections, *listed, *stepping;
+    uint32_t n_connections, most_connections;
+    bool is_draining;
+    uint64_t id_key, n_ids;
+    struct buffer piece;                /* what fill() gives, before it is framed */
+    char input[HTTP_INPUT_BYTES];
+};
+
+/* ---- http_connection.c ---- */
+/* Takes the descriptor over.  One too many is told so, and closed. */
+void http_connection_open(struct http_server *server, int fd, const char *address, bool is_too_many);
+void http_connection_close(struct connection *c);       /* with on_gone() where an exchange is under way */
+void http_connection_list(struct connection *c);        /* for a step in this turn or the next */
+void http_connection_step(struct connection *c);
+void http_connections_step(struct timer *timer);         /* of all that are listed */
+
+/* ---- http_exchange.c ---- */
+void http_exchange_begin(struct connection *c);
+void http_exchange_end(struct connection *c);           /* tells options.answered */
+/* Asks fill() once, when there is a stream that may have something. */
+void http_exchange_fill(struct connection *c);
+
+/* ---- http_route.c ---- */
+/* After the head: finds the route and lets options.admit look; false when it has been answered. */
+bool http_route_head(struct http_exchange *x);
+
+/* ---- http_text.c ---- */
+const char *http_reason(int status);
+void http_add_date(struct buffer *out);
+
+#endif
