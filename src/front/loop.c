@@ -173,10 +173,11 @@ static void ring(struct loop *loop)
 
 void loop_post(struct loop *loop, struct loop_job *job)
 {
-    job->next = atomic_load(&loop->posted);
-    while (!atomic_compare_exchange_weak(&loop->posted, &job->next, job))
-        ;
-    if (!job->next)             /* else whoever was first has rung */
+    struct loop_job *older = atomic_load(&loop->posted);
+    do
+        job->next = older;
+    while (!atomic_compare_exchange_weak(&loop->posted, &older, job));
+    if (!older)                 /* else whoever was first has rung.  The job may be run and gone by now */
         ring(loop);
 }
 
