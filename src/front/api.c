@@ -59,23 +59,18 @@ static char *copy_bytes(struct arena *arena, const char *bytes, size_t n_bytes)
 
 /* ---- names ---- */
 
-/* Letters, digits and what names of models have between them; no part between slashes that a path would go up by. */
+/* Letters, digits and what names of models have between them; parts between slashes are not empty and begin with no dot. */
 static bool is_plain_name(const char *name, size_t n)
 {
-    static const char others[] = "-_.:+@/";
-    size_t part = 0;                    /* where it begins */
-    for (size_t i = 0; i <= n; i++) {
-        if (i < n && name[i] != '/') {
-            char c = name[i], small = c | 0x20;
-            if (!(small >= 'a' && small <= 'z') && !(c >= '0' && c <= '9') && (!c || !strchr(others, c)))
-                return false;
-            continue;
-        }
-        if (i == part || (name[part] == '.' && (i == part + 1 || (i == part + 2 && name[part + 1] == '.'))))
+    bool begins = true;
+    for (size_t i = 0; i < n; i++) {
+        char c = name[i], small = c | 0x20;
+        bool plain = (small >= 'a' && small <= 'z') || (c >= '0' && c <= '9') || (c && strchr("-_:+@", c)) || (c == '.' && !begins);
+        if (!plain && (c != '/' || begins))
             return false;
-        part = i + 1;
+        begins = c == '/';
     }
-    return true;
+    return !begins;
 }
 
 static int read_names(struct api_reader *r, struct api_request *q)

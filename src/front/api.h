@@ -103,6 +103,6 @@ int api_tokenize(struct buffer *out, const struct api_model *model, const char *
 int api_detokenize(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
 void api_models(struct buffer *out, const struct api_model *model);
 void api_model(struct buffer *out, const struct api_model *model, const char *name);
-void api_openapi(struct buffer *out);       /* of every route the front has */
+void api_openapi(struct buffer *out, const struct api_model *model);        /* of every route the front has, as OpenAPI 3.1 */
 
 #endif

@@ -37,7 +37,7 @@
 /* In the order of OpenAI's reference; then what vLLM adds, then llama-server.  A name that stands here twice means something else on
  * each route. */
 const struct api_field api_fields[] = {
-    TEXT("model", ALL, model, 0, API_MAX_NAME),
+    { PUT("model", ALL, FIELD_TEXT, model), .low = 1, .high = API_MAX_NAME, .schema = "\"$ref\": \"#/components/schemas/ModelName\"" },
     LIST("messages", TEMPLATED, messages, "\"$ref\": \"#/components/schemas/Messages\""),
     ANY("prompt", COMPLETION, prompt, "\"$ref\": \"#/components/schemas/Prompt\""),
     TEXT("prompt", TOKENIZE, prompt, 0, MOST_TOKENS),

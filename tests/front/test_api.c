@@ -136,10 +136,13 @@ static void test_refusals(void)
         { CHAT("\"stop_token_ids\":[\"5\"]"), "400 - stop_token_ids: stop_token_ids[0] must be a token id" },
         /* names */
         { CHAT("\"model\":7"), "400 - model: model must be a string" },
-        { CHAT("\"model\":\"\""), "400 - model: model must be a plain name: letters, digits and -_.:+@ with / between" },
+        { CHAT("\"model\":\"\""), "400 - model: model must have 1 to 256 bytes" },
         { CHAT("\"model\":\".\""), "400 - model: model must be a plain name: letters, digits and -_.:+@ with / between" },
         { CHAT("\"model\":\"..%2Foutside\""), "400 - model: model must be a plain name: letters, digits and -_.:+@ with / between" },
         { CHAT("\"model\":\"a/../../outside\""), "400 - model: model must be a plain name: letters, digits and -_.:+@ with / between" },
+        { CHAT("\"model\":\"a/.b\""), "400 - model: model must be a plain name: letters, digits and -_.:+@ with / between" },
+        { CHAT("\"model\":\"a/\""), "400 - model: model must be a plain name: letters, digits and -_.:+@ with / between" },
+        { CHAT("\"model\":\"a//b\""), "400 - model: model must be a plain name: letters, digits and -_.:+@ with / between" },
         { CHAT("\"model\":\"/etc/passwd\""), "400 - model: model must be a plain name: letters, digits and -_.:+@ with / between" },
         { CHAT("\"model\":\"a\\u0000b\""), "400 - model: model must be a plain name: letters, digits and -_.:+@ with / between" },
         { CHAT("\"cache_salt\":\"\""), "400 - cache_salt: cache_salt must have 1 to 256 bytes" },
@@ -334,12 +337,208 @@ static void test_requests(void)
     }
 }
 
-int main(void)
+/* OA-13: a small body that asks for much is refused at once. */
+static void test_limits(void)
 {
-    tiny_model_open(&tiny, CONTEXT);
+#define HI "{\"messages\":[{\"role\":\"user\",\"content\":\"\"}],"
+    static const struct { enum api_kind kind; const char *before, *piece, *after, *want; size_t n; } rows[] = {
+        { API_CHAT, HI "\"stop\":[\"\"", ",\"x\"", "]}", "400 - stop: stop has 500001 strings, the limit is 16", 500000 },
+        { API_CHAT, HI "\"stop\":\"", "x", "\"}", "400 - stop: a stop string must have 1 to 1024 bytes", 1025 },
+        { API_CHAT, HI "\"bad_words\":[\"\"", ",\"x\"", "]}", "400 - bad_words: bad_words is not supported with this value", 50000 },
+        { API_CHAT, HI "\"stop_token_ids\":[0", ",1", "]}", "400 - stop_token_ids: stop_token_ids has 500001 items, the limit is 256", 500000 },
+        { API_CHAT, HI "\"model\":\"", "m", "\"}", "400 - model: model must have 1 to 256 bytes", 5000 },
+        { API_CHAT, HI "\"cache_salt\":\"", "m", "\"}", "400 - cache_salt: cache_salt must have 1 to 256 bytes", 257 },
+        { API_CHAT, "{\"messages\":[{}", ",{}", "]}", "400 - messages: messages has 4097 items, the limit is 4096", 4096 },
+        { API_COMPLETION, "{\"prompt\":[\"x\"", ",\"x\"", "]}", "400 - prompt: prompt has 65 items, the limit is 64", 64 },
+        { API_CHAT, HI "\"x\":", "[", "", "400 - -: JSON nested more than 128 deep at byte 175", 1000000 },
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct buffer body = { 0 };
+        struct api_request *request;
+        check_begin("OA-13: %s %s", rows[i].before, rows[i].want);
+        buffer_add_text(&body, rows[i].before);
+        for (size_t k = 0; k < rows[i].n; k++)
+            buffer_add_text(&body, rows[i].piece);
+        buffer_add_text(&body, rows[i].after);
+        clock_t start = clock();
+        check_text(read_body(rows[i].kind, body.bytes, body.size, &request), rows[i].want);
+        check((double)(clock() - start) / CLOCKS_PER_SEC < 5);
+        api_request_close(request);
+        buffer_release(&body);
+    }
+}
+
+/* So many items of an object. */
+static void test_many_keys(void)
+{
+    static const struct { const char *field, *want; int n; } rows[] = {
+        { "logit_bias", "400 - logit_bias: logit_bias has 1025 items, the limit is 1024", 1025 },
+        { "chat_template_kwargs", "400 - chat_template_kwargs: chat_template_kwargs has 65 items, the limit is 64", 65 },
+        { "chat_template_kwargs", "", 64 },
+        { "logit_bias", "", 261 },
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct buffer body = { 0 };
+        struct api_request *request;
+        check_begin("OA-13: %d items of %s", rows[i].n, rows[i].field);
+        buffer_printf(&body, HI "\"%s\":{", rows[i].field);
+        for (int k = 0; k < rows[i].n; k++)
+            buffer_printf(&body, "%s\"%d\":1", k ? "," : "", k);
+        buffer_add_text(&body, "}}");
+        check_text(read_body(API_CHAT, body.bytes, body.size, &request), rows[i].want);
+        api_request_close(request);
+        buffer_release(&body);
+    }
+}
+
+static void test_kinds_of_models(void)
+{
+    struct api_request *request;
+    const char *body = "{" USER ",\"temprature\":1}", *known = "{" USER ",\"user\":\"x\"}";
+    check_begin("--strict refuses a name that is not known");
+    tiny.api.strict = true;
+    check_text(read_body(API_CHAT, body, strlen(body), &request), "400 - temprature: temprature is not a field that is known here");
+    check_text(read_body(API_CHAT, known, strlen(known), &request), "");
+    api_request_close(request);
+    tiny.api.strict = false;
+    check_begin("a model without a chat template");
+    tiny.api.template = NULL;
+    check_text(read_body(API_CHAT, known, strlen(known), &request), "400 - messages: this model has no chat template: it completes prompts only");
+    tiny.api.template = tiny.template;
+    check_begin("a template that refuses");
+    struct template *refusing = NULL;
+    const char *source = "{{ raise_exception('roles must take turns') }}";
+    check_int(template_open(&refusing, source, strlen(source)), 0);
+    tiny.api.template = refusing;
+    check_text(read_body(API_CHAT, known, strlen(known), &request), "400 - messages: roles must take turns");
+    template_close(refusing);
+    check_begin("a template that does more with a text than to print it");
+    source = "{{ messages[0].content | length }}";
+    check_int(template_open(&refusing, source, strlen(source)), 0);
+    tiny.api.template = refusing;
+    check_text(read_body(API_CHAT, known, strlen(known), &request), "");
+    api_request_close(request);
+    body = "{\"messages\":[{\"role\":\"user\",\"content\":\"<u>\"}]}";
+    check_text(read_body(API_CHAT, body, strlen(body), &request),
+               "400 - messages: a message holds the text of a special token, and the chat template does more with it than to print it");
+    template_close(refusing);
+    tiny.api.template = tiny.template;
+}
+
+static void test_routes(void)
+{
+    static const struct { int (*answer)(struct buffer *, const struct api_model *, const char *, size_t, struct api_error *); const char *body, *want; } rows[] = {
+        { api_tokenize, "{\"prompt\":\"a<u>\"}", "{\"count\": 3, \"max_model_len\": 64, \"tokens\": [256, 97, 258], \"token_strs\": null}" },
+        { api_tokenize, "{\"content\":\"a\",\"add_special\":false}", "{\"count\": 1, \"max_model_len\": 64, \"tokens\": [97], \"token_strs\": null}" },
+        { api_tokenize, "{\"prompt\":\"\",\"add_special_tokens\":false}", "{\"count\": 0, \"max_model_len\": 64, \"tokens\": [], \"token_strs\": null}" },
+        { api_tokenize, "{" USER ",\"add_generation_prompt\":false}",
+          "{\"count\": 9, \"max_model_len\": 64, \"tokens\": [256, 258, 117, 115, 101, 114, 58, 104, 105], \"token_strs\": null}" },
+        { api_tokenize, "{\"prompt\":\"a\xc3\xa9\",\"return_token_strs\":true}",
+          "{\"count\": 4, \"max_model_len\": 64, \"tokens\": [256, 97, 195, 169], \"token_strs\": [\"<s>\", \"a\", \"\xef\xbf\xbd\", \"\xef\xbf\xbd\"]}" },
+        { api_tokenize, "{\"content\":\"a\xc3\xa9\",\"with_pieces\":true,\"add_special\":false}",
+          "{\"count\": 3, \"max_model_len\": 64, \"tokens\": [{\"id\": 97, \"piece\": \"a\"}, {\"id\": 195, \"piece\": [195]}, {\"id\": 169, \"piece\": [169]}], "
+          "\"token_strs\": null}" },
+        { api_tokenize, "{}", "400 prompt: one of prompt, content and messages must be given" },
+        { api_tokenize, "{\"prompt\":5}", "400 prompt: prompt must be a string" },
+        { api_tokenize, "{\"messages\":[]}", "400 messages: messages must be an array with at least one message" },
+        { api_detokenize, "{\"tokens\":[256,97,195,169,258]}", "{\"prompt\": \"<s>a\xc3\xa9<u>\", \"content\": \"<s>a\xc3\xa9<u>\"}" },
+        { api_detokenize, "{\"tokens\":[]}", "{\"prompt\": \"\", \"content\": \"\"}" },
+        { api_detokenize, "{\"tokens\":[0,255]}", "{\"prompt\": \"\\u0000\xef\xbf\xbd\", \"content\": \"\\u0000\xef\xbf\xbd\"}" },
+        { api_detokenize, "{}", "400 tokens: tokens is missing" },
+        { api_detokenize, "{\"tokens\":[261]}", "400 tokens: tokens[0] is 261, and token ids go from 0 to 260" },
+        { api_detokenize, "{\"tokens\":\"a\"}", "400 tokens: tokens must be an array" },
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct buffer out = { 0 };
+        struct api_error error = { 0 };
+        check_begin("route: %s", rows[i].body);
+        if (rows[i].answer(&out, &tiny.api, rows[i].body, strlen(rows[i].body), &error) < 0)
+            buffer_printf(&out, "%d %s: %s", error.status, error.param, error.message);
+        check_text(out.bytes, rows[i].want);
+        buffer_release(&out);
+    }
+    struct buffer out = { 0 };
+    check_begin("models");
+    api_models(&out, &tiny.api);
+    check_text(out.bytes, "{\"object\": \"list\", \"data\": [{\"id\": \"tiny\", \"object\": \"model\", \"created\": 1700000000, \"owned_by\": \"stoa\", "
+                          "\"root\": \"tiny\", \"parent\": null, \"max_model_len\": 64}]}");
+    buffer_release(&out);
+    api_model(&out, &tiny.api, "other");
+    check_text(out.bytes, "{\"id\": \"other\", \"object\": \"model\", \"created\": 1700000000, \"owned_by\": \"stoa\", \"root\": \"tiny\", "
+                          "\"parent\": null, \"max_model_len\": 64}");
+    buffer_release(&out);
+}
+
+/* OA-15: whatever a client wrote, the body of an error is JSON. */
+static void test_errors(void)
+{
+    struct api_error error;
+    struct buffer out = { 0 };
+    check_begin("an error with odd bytes");
+    api_refuse(&error, "a\"b", "\xff\n\"%s\"", "x");
+    api_write_error(&out, &error);
+    check_text(out.bytes, "{\"error\": {\"message\": \"\xef\xbf\xbd\\n\\\"x\\\"\", \"type\": \"invalid_request_error\", \"param\": \"a\\\"b\", \"code\": null}}");
+    buffer_release(&out);
+}
+
+/* ---- /openapi.json ---- */
+
+static void check_refs(json_t *root, json_t *value)
+{
+    const char *key;
+    json_t *item;
+    size_t i;
+    if (json_is_array(value))
+        json_array_foreach(value, i, item)
+            check_refs(root, item);
+    json_object_foreach(value, key, item) {
+        if (!strcmp(key, "$ref") && json_is_string(item)) {
+            char kind[32], name[64];
+            json_t *there = NULL;
+            if (sscanf(json_string_value(item), "#/components/%31[a-z]/%63s", kind, name) == 2)
+                there = json_object_get(json_object_get(json_object_get(root, "components"), kind), name);
+            if (!check(there != NULL))
+                printf("  %s\n", json_string_value(item));
+        }
+        check_refs(root, item);
+    }
+}
+
+static void test_openapi(void)
+{
+    static const char *const paths[] = { "/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/models/{id}", "/tokenize", "/detokenize", "/version",
+                                         "/openapi.json", "/live", "/health", "/ready", "/metrics" };
+    struct buffer out = { 0 };
+    json_error_t error;
+    check_begin("openapi.json");
+    api_openapi(&out, &tiny.api);
+    json_t *root = json_loadb(out.bytes, out.size, JSON_REJECT_DUPLICATES, &error);
+    if (!check(root != NULL))
+        printf("  %s at %d: %.60s\n", error.text, error.position, out.bytes + MAX(error.position - 30, 0));
+    check_refs(root, root);
+    for (size_t i = 0; i < COUNT_OF(paths); i++)
+        check(json_object_get(json_object_get(root, "paths"), paths[i]) != NULL);
+    json_t *chat = json_object_get(json_object_get(json_object_get(json_object_get(root, "components"), "schemas"), "ChatRequest"), "properties");
+    char *top_k = json_dumps(json_object_get(chat, "temperature"), JSON_COMPACT), *tool_choice = json_dumps(json_object_get(chat, "tool_choice"), JSON_COMPACT);
+    check_text(top_k, "{\"type\":[\"number\",\"null\"],\"minimum\":0,\"maximum\":2}");
+    check_text(tool_choice, "{\"enum\":[null,false,0,\"\",[],{},\"none\",[\"none\"],{\"type\":\"none\"}]}");
+    free(top_k);
+    free(tool_choice);
+    json_decref(root);
+    buffer_release(&out);
+}
+
+int main(void)
+{    tiny_model_open(&tiny, CONTEXT);
     test_refusals();
     test_prompts();
     test_requests();
+    test_limits();
+    test_many_keys();
+    test_kinds_of_models();
+    test_routes();
+    test_errors();
+    test_openapi();
     tiny_model_close(&tiny);
     return check_done();
 }
