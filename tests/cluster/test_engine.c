@@ -1,19 +1,11 @@
 /* test_engine.c: sequences that come and go at any time, on every kind of layout, say what each says alone on one rank.
  * Started plainly, the program runs itself under mpirun, once for each layout. */
-#include "engine/engine_impl.h"
+#include "tests/cluster/world.h"
 
 #include "base/base.h"
-#include "base/error.h"
 #include "base/random.h"
-#include "tests/check.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-
-#define ROW "TEST_ENGINE_ROW"               /* which of these the ranks run */
-static const struct row { const char *layout, *model; bool f32, gathered; } rows[] = {
+static const struct world_row rows[] = {
     { "tp=1", "tiny-gemma3", false, false },            /* the first N_ALONE without MPI */
     { "tp=1", "tiny-mixed", false, false },
     { "tp=2", "tiny-mixed", false, false },
@@ -37,9 +29,9 @@ static const struct { uint32_t n_tokens, n_new; float temperature; } questions[N
 };
 static int32_t prompt[N_QUESTIONS][MAX_TOKENS], answer[N_QUESTIONS][MAX_TOKENS];
 
-static struct engine_options engine_options(const struct row *row, const char *layout, uint32_t max_sequences)
+static struct engine_options engine_options(const struct world_row *row, const char *layout)
 {
-    struct engine_options o = { .n_threads = 1, .chunk = 24, .context = CONTEXT, .max_sequences = max_sequences, .int8_activations = !row->f32,
+    struct engine_options o = { .n_threads = 1, .chunk = 24, .context = CONTEXT, .max_sequences = N_QUESTIONS, .int8_activations = !row->f32,
                                 .cache_type = row->f32 ? DTYPE_F32 : DTYPE_F16 };
     check_int(mesh_parse(&o.mesh, layout), 0);
     o.gathered = row->gathered && o.mesh.size[AXIS_DP] > 1;
@@ -52,14 +44,6 @@ static struct sequence_request request_of(uint32_t q)
                                       .params = { .temperature = questions[q].temperature, .top_p = 1, .seed = q } };
 }
 
-/* Other ranks may wait for ever after an error. */
-static void give_up(struct engine *e)
-{
-    printf("%s\n", error_text());
-    fflush(stdout);
-    comm_abort(e->world, 1);
-}
-
 static struct sequence *add(struct engine *e, uint32_t q)
 {
     struct sequence_request request = request_of(q);
@@ -68,19 +52,9 @@ static struct sequence *add(struct engine *e, uint32_t q)
     return s;
 }
 
-/* False when there is nothing to do. */
-static bool step(struct engine *e)
-{
-    int err = engine_step(e);
-    if (err < 0)
-        give_up(e);
-    engine_check(e);
-    return err > 0;
-}
-
 static void run_all(struct engine *e)
 {
-    while (step(e))
+    while (world_step(e))
         ;
 }
 
@@ -88,8 +62,8 @@ static void run_all(struct engine *e)
 static void finish(struct engine *e, const struct sequence *s)
 {
     while (!sequence_is_done(s))
-        if (!check(step(e)))
-            give_up(e);
+        if (!check(world_step(e)))
+            world_give_up(e);
 }
 
 static void check_answer(const struct sequence *s, uint32_t q)
@@ -124,7 +98,7 @@ static void run_requests(struct engine *e, int32_t answers[N_REQUESTS][MOST_NEW]
             if (!check_int(engine_add(e, &s[i], &request), 0))
                 return;
         }
-        step(e);
+        world_step(e);
         for (uint32_t i = 0; i < N_QUESTIONS; i++) {
             uint32_t n, k = 0;
             if (!s[i])
@@ -144,9 +118,9 @@ static void run_requests(struct engine *e, int32_t answers[N_REQUESTS][MOST_NEW]
 }
 
 /* What each question is answered alone, on this rank alone. */
-static void find_answers(const struct model_file *file, const struct row *row)
+static void find_answers(const struct model_file *file, const struct world_row *row)
 {
-    struct engine_options o = engine_options(row, "tp=1", 1);
+    struct engine_options o = engine_options(row, "tp=1");
     struct comm *self;
     struct engine *e;
     for (uint32_t q = 0; q < N_QUESTIONS; q++)
@@ -154,6 +128,7 @@ static void find_answers(const struct model_file *file, const struct row *row)
             prompt[q][i] = (int32_t)(random_u64(q, i) % 300);
     check_begin("answers of one rank");
     check_int(comm_open_self(&self), 0);
+    o.max_sequences = 1;
     if (!check_int(engine_open(&e, file, &o, self), 0))
         return;
     for (uint32_t q = 0; q < N_QUESTIONS; q++) {
@@ -273,7 +248,7 @@ static void test_homes(struct engine *e)
     check_begin("each comes to the group with the fewest, no group takes more than its part, who is too many waits");
     for (; n <= n_each * n_groups; n++)
         s[n] = add(e, 4);
-    step(e);
+    world_step(e);
     for (uint32_t i = 0; i + 1 < n; i++)
         check_int(s[i]->group, i % n_groups);
     check_int(s[n - 1]->state, SEQUENCE_WAITING);
@@ -282,7 +257,7 @@ static void test_homes(struct engine *e)
     check_int(load.waiting, 1);
     engine_remove(e, s[n_groups - 1]);
     s[n_groups - 1] = add(e, 4);
-    step(e);
+    world_step(e);
     check_int(s[n - 1]->group, n_groups - 1);
     check_int(s[n_groups - 1]->state, SEQUENCE_WAITING);
     run_all(e);
@@ -314,7 +289,7 @@ static void test_coming_and_going(struct engine *e)
             s[q] = add(e, q);
         }
         for (uint64_t n = random_u64(round, 2) % 5; n > 0; n--)
-            step(e);
+            world_step(e);
     }
     check(n_answered > 5);
     run_all(e);
@@ -412,83 +387,9 @@ static void lead(struct engine *e)
     check(engine_step(e) > 0);
 }
 
-static void run_rank(const struct row *row, const char *folder)
-{
-    char path[4096];
-    struct model_file *file = NULL;
-    struct comm *world = NULL;
-    struct engine *e = NULL;
-    struct engine_options o = engine_options(row, row->layout, N_QUESTIONS);
-    snprintf(path, sizeof path, "%s/%s.gguf", folder, row->model);
-    check_begin("open");
-    if (!check_int(comm_open_world(&world), 0) || !check_int(model_file_open(&file, path), 0))
-        comm_abort(world, 1);
-    if (comm_rank(world) == 0)
-        find_answers(file, row);
-    check_begin("%s on %s", row->model, row->layout);
-    if (!check_int(engine_open(&e, file, &o, world), 0)) {
-        printf("%s\n", error_text());
-        comm_abort(world, 1);
-    }
-    if (comm_rank(world) == 0)
-        lead(e);
-    else
-        check_int(engine_follow(e), 0);
-    engine_close(e);
-    comm_close(world);
-    model_file_close(file);
-}
-
-/* ---- the program without a launcher ---- */
-static int run_under_mpirun(const char *self, uint32_t n)
-{
-    char command[1024], line[1024];
-    uint32_t n_clean = 0;
-    snprintf(command, sizeof command, "mpirun.openmpi --quiet --oversubscribe --bind-to none --allow-run-as-root "
-             "--mca oob_tcp_if_include lo --mca pml ob1 --mca btl vader,self -n %u '%s' 2>&1", n, self);
-    FILE *output = popen(command, "r");
-    if (!output)
-        return -1;
-    while (fgets(line, sizeof line, output)) {
-        n_clean += strstr(line, " passed, 0 failed, 0 skipped") != NULL;
-        if (!strstr(line, " passed, "))
-            printf("%s", line);
-    }
-    int status = pclose(output);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return -1;
-    check_int(status, 0);
-    return (int)n_clean;
-}
-
 int main(int argc, char **argv)
 {
-    const char *folder = getenv("STOA_TINY");
-    char number[16];
+    static const struct world_test test = { rows, COUNT_OF(rows), N_ALONE, engine_options, find_answers, lead };
     (void)argc;
-    if (comm_world_given()) {
-        run_rank(&rows[atoi(getenv(ROW))], folder);
-        return check_done();
-    }
-
-    check_begin("layouts");
-    if (!folder || !*folder) {
-        check_skip("STOA_TINY names no folder of tiny models");
-        return check_done();
-    }
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);        /* MPI's own */
-    for (size_t i = N_ALONE; i < COUNT_OF(rows); i++) {
-        struct engine_options o = engine_options(&rows[i], rows[i].layout, 1);
-        check_begin("%s on %s", rows[i].model, rows[i].layout);
-        snprintf(number, sizeof number, "%zu", i);
-        setenv(ROW, number, 1);
-        int n_clean = run_under_mpirun(argv[0], mesh_n_ranks(&o.mesh));
-        if (n_clean < 0)
-            check_skip("mpirun.openmpi is not there");
-        else
-            check_int(n_clean, mesh_n_ranks(&o.mesh));
-    }
-    for (size_t i = 0; i < N_ALONE; i++)
-        run_rank(&rows[i], folder);
-    return check_done();
+    return world_main(&test, argv[0]);
 }
