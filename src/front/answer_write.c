@@ -93,7 +93,7 @@ static void put_chat_logprobs(struct answer *a, struct json_out *j, const struct
         json_end_object(j);
     }
     json_end_array(j);
-    json_null(j, "refusal");
+    json_none(j, "refusal");
     json_end_object(j);
 }
 
@@ -157,7 +157,7 @@ static void put_completion_logprobs(struct answer *a, struct json_out *j, const 
 static void put_logprobs(struct answer *a, struct json_out *j, const struct choice *c, uint32_t begin, uint32_t end)
 {
     if (!c->probs || begin == end)
-        json_null(j, "logprobs");
+        json_none(j, "logprobs");
     else if (a->request->kind == API_CHAT)
         put_chat_logprobs(a, j, c, begin, end);
     else
@@ -213,7 +213,7 @@ static void put_text(const struct answer *a, struct json_out *j, const struct ch
     if (is_first || n_bytes)
         json_bytes(j, "content", text, n_bytes);
     if (!is_delta)
-        json_null(j, "refusal");
+        json_none(j, "refusal");
     json_end_object(j);
 }
 
@@ -228,7 +228,7 @@ static void put_choice(struct answer *a, struct json_out *j, struct choice *c, s
     if (is_last)
         json_text(j, "finish_reason", c->reason);
     else
-        json_null(j, "finish_reason");
+        json_none(j, "finish_reason");
     if (a->request->return_token_ids) {
         if (!c->is_begun)
             put_ids(j, "prompt_token_ids", prompt->ids, prompt->n_ids);
@@ -282,7 +282,7 @@ static bool put_delta(struct answer *a, struct choice *c, struct buffer *out)
     put_choice(a, &j, c, n_bytes, n_tokens, true, is_last);
     json_end_array(&j);
     if (a->request->include_usage)
-        json_null(&j, "usage");
+        json_none(&j, "usage");
     end_event(&j);
     c->is_closed = is_last;
     return true;

@@ -20,11 +20,11 @@ void api_write_error(struct buffer *out, const struct api_error *error)
     if (*error->param)
         json_text(&j, "param", error->param);
     else
-        json_null(&j, "param");
+        json_none(&j, "param");
     if (error->code)
         json_text(&j, "code", error->code);
     else
-        json_null(&j, "code");
+        json_none(&j, "code");
     json_end_object(&j);
     json_end_object(&j);
 }

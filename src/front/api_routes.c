@@ -15,7 +15,7 @@ static void put_model(struct json_out *j, const struct api_model *model, const c
     json_integer(j, "created", model->created_s);
     json_text(j, "owned_by", "stoa");
     json_text(j, "root", model->name);
-    json_null(j, "parent");
+    json_none(j, "parent");
     json_integer(j, "max_model_len", model->context);
     json_end_object(j);
 }
@@ -86,7 +86,7 @@ static void put_tokens(struct buffer *out, const struct api_reader *r, const int
         put_pieces(&j, r->model, ids, n, false);
         json_end_array(&j);
     } else {
-        json_null(&j, "token_strs");
+        json_none(&j, "token_strs");
     }
     json_end_object(&j);
 }

@@ -111,7 +111,7 @@ void json_bool(struct json_out *j, const char *key, bool value)
     buffer_add_text(j->to, value ? "true" : "false");
 }
 
-void json_null(struct json_out *j, const char *key)
+void json_none(struct json_out *j, const char *key)
 {
     begin(j, key);
     buffer_add_text(j->to, "null");

@@ -23,7 +23,7 @@ void json_bytes(struct json_out *j, const char *key, const char *bytes, size_t n
 void json_integer(struct json_out *j, const char *key, int64_t value);
 /* With so many significant digits; what is no finite number is null. */
 void json_number(struct json_out *j, const char *key, double value, int n_digits);
-void json_null(struct json_out *j, const char *key);
+void json_none(struct json_out *j, const char *key);
 void json_bool(struct json_out *j, const char *key, bool value);
 
 #endif
