@@ -32,6 +32,8 @@ struct engine_options {
     uint32_t max_sequences;             /* in a step, of all groups along dp; each has room for an equal part of them, rounded up */
     uint32_t cache_blocks;              /* most KV blocks of a cache group in a group along dp; 0: what max_sequences of them can need */
     bool no_prefix_cache;               /* every token of every sequence is computed */
+    uint32_t step_ms;                   /* no step is planned that is predicted to take longer, but for one token; 0: no limit */
+    uint64_t epoch;                     /* which start of the replica this is: in every plan, for its ranks to see */
     const char *isa;                    /* NULL: the best of this CPU */
     unsigned without;                   /* passes left out, as pass_parse_without() gives them */
     bool full_logits;                   /* sequences may ask for whole rows of logits */
@@ -144,6 +146,10 @@ struct engine_load {
     uint64_t prompt_tokens, generated_tokens;   /* let in; picked */
 };
 void engine_load(const struct engine *e, struct engine_load *load);
+/* How long the longest step takes that may be planned now, as measured steps say; 0 until some have been. */
+uint32_t engine_predicted_us(const struct engine *e);
+/* When there is nothing to do: returns when every rank has said that it is there, so not when one is stopped. */
+int engine_beat(struct engine *e);
 /* Walks the invariants of queue, blocks and prefix cache; tests call it after every step. */
 void engine_check(const struct engine *e);
 

@@ -6,10 +6,11 @@
 
 #include "engine/engine.h"
 #include "engine/late.h"
+#include "engine/pace.h"
 #include "engine/plan.h"
 #include "engine/queue.h"
 
-enum control_tag { TAG_PLAN = 1, TAG_LATE, TAG_RESULT, TAG_COUNTERS };
+enum control_tag { TAG_PLAN = 1, TAG_LATE, TAG_RESULT, TAG_COUNTERS, TAG_BEAT };
 
 enum sequence_state { SEQUENCE_WAITING, SEQUENCE_RUNNING, SEQUENCE_DONE };     /* sequence.c */
 
@@ -66,6 +67,8 @@ struct flight {
     struct comm_request *request;       /* [n_ranks] */
     struct comm_request *late_request;  /* [n_ranks]; only of last stages */
     struct buffer own_result;           /* the leader's own, when it is in the last stage */
+    uint32_t n_prefill, n_decode;       /* tokens of the largest plan in it */
+    double start_s;
 };
 
 struct engine {
@@ -102,6 +105,8 @@ struct engine {
     struct queue queue;
     struct sequence *done;              /* linked; they hold nothing */
     struct engine_load counted;         /* what grows */
+    struct pace pace;
+    double last_end_s;                  /* when the last step's result was here */
     struct flight *flight;              /* ring of n_flights */
     uint32_t n_flights, first_flight, n_in_flight, next_number;
     bool has_failed;                    /* other ranks may be anywhere: nothing can be asked of them any more */
@@ -200,5 +205,7 @@ void tables_check(const struct engine *e, const struct group *group);
 /* schedule.c */
 /* Fills in the plans of a step; false when no group has a token to compute. */
 bool schedule_step(struct engine *e, struct flight *f);
+/* Of a step, 0: there is none. */
+double schedule_limit_s(const struct engine *e);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/threads.h"
 
 #include <stdlib.h>
 
@@ -67,6 +68,7 @@ int flight_send(struct engine *e, struct flight *f)
         struct group_plan *p = &f->group[group];
         if (r == mesh_peer(&e->mesh, 0, AXIS_DP, group)) {  /* the group's first rank */
             p->plan->header.number = e->next_number;
+            p->plan->header.epoch = e->options.epoch;
             n_bytes = plan_encode(p->plan, p->bytes);
         }
         if (r > 0)
@@ -162,12 +164,21 @@ int flight_fail(struct engine *e, int err)
     return err;
 }
 
+/* In a pipeline steps overlap: a step took what passed since the one before it was over. */
+static void learn(struct engine *e, const struct flight *f)
+{
+    double now_s = seconds_now();
+    pace_learn(&e->pace, f->n_prefill, f->n_decode, now_s - MAX(f->start_s, e->last_end_s));
+    e->last_end_s = now_s;
+}
+
 int flight_collect_oldest(struct engine *e)
 {
     struct flight *f = &e->flight[e->first_flight];
     int err = result_apply(e, f);
     if (err < 0)
         return flight_fail(e, err);
+    learn(e, f);
     land(e, f, true);
     return 0;
 }

@@ -4,10 +4,26 @@
 #include "base/base.h"
 #include "base/error.h"
 
+#include <time.h>
+
+/* After so long without a plan the replica is idle: from then on a rank looks seldom, and costs next to nothing. */
+#define QUIET_S 0.05
+#define NAP_NS 2000000
+
+static int wait_for_plan(struct engine *e, size_t *n_bytes)
+{
+    int err = comm_probe(e->control, 0, TAG_PLAN, false, QUIET_S, n_bytes, NULL);
+    while (err >= 0 && *n_bytes == SIZE_MAX) {
+        nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+        err = comm_probe(e->control, 0, TAG_PLAN, false, 0, n_bytes, NULL);
+    }
+    return err;
+}
+
 static int receive_plan(struct engine *e)
 {
     size_t n_bytes;
-    int err = comm_probe(e->control, 0, TAG_PLAN, false, -1, &n_bytes, NULL);
+    int err = wait_for_plan(e, &n_bytes);
     if (err < 0)
         return err;
     if (n_bytes > plan_max_bytes(e->plan))
@@ -30,6 +46,8 @@ static int answer(struct engine *e)
     int err = 0;
     if (engine_owes_result(e, e->plan))
         err = send_to_leader(e, e->result.bytes, e->result.size, TAG_RESULT);
+    if (!err && flags & PLAN_BEAT)
+        err = send_to_leader(e, "", 1, TAG_BEAT);
     if (!err && flags & PLAN_PROBE)
         err = engine_own_probe(e);
     if (!err && flags & PLAN_COUNTERS) {
@@ -48,6 +66,8 @@ int engine_follow(struct engine *e)
             return err;
         if (e->plan->header.number != number)
             return error_set(ERR_PEER, "step plan %u came where %u was due", e->plan->header.number, number);
+        if (e->plan->header.epoch != e->options.epoch)
+            return error_set(ERR_PEER, "step plan %u is of another start of the replica", number);
         if (e->plan->header.flags & PLAN_STOP)
             return 0;
         e->result.size = 0;

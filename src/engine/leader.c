@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/threads.h"
 
 #include <stdlib.h>
 
@@ -89,9 +90,19 @@ int engine_probe(struct engine *e)
     return err < 0 ? err : engine_own_probe(e);
 }
 
+int engine_beat(struct engine *e)
+{
+    int err = flight_send_empty(e, PLAN_BEAT);
+    char byte;
+    for (uint32_t r = 1; !err && r < e->n_ranks; r++)
+        err = comm_receive(e->control, &byte, sizeof byte, (int)r, TAG_BEAT);
+    return err;
+}
+
 /* ---- steps ---- */
 static int launch(struct engine *e, struct flight *f)
 {
+    f->start_s = seconds_now();
     int err = flight_send(e, f);
     if (!err)
         err = flight_send_late(e, f);
@@ -133,6 +144,17 @@ void engine_load(const struct engine *e, struct engine_load *load)
             }
         }
     }
+}
+
+uint32_t engine_predicted_us(const struct engine *e)
+{
+    double most_s = 0, limit_s = schedule_limit_s(e);
+    for (uint32_t i = 0; i < e->n_groups && e->pace.n_steps; i++) {
+        uint32_t n_decode = pace_decode(&e->pace, e->group[i].n_sequences, limit_s);
+        uint32_t n_prefill = pace_prefill(&e->pace, e->limits.n_tokens - n_decode, n_decode, limit_s);
+        most_s = MAX(most_s, pace_predict(&e->pace, n_prefill, n_decode));
+    }
+    return (uint32_t)MIN(most_s * 1e6, 3e9);
 }
 
 void engine_check(const struct engine *e)

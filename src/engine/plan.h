@@ -17,11 +17,13 @@ enum plan_flags {
     PLAN_COUNTERS = 4,          /* each rank answers with its rank_counters */
     PLAN_RESET_COUNTERS = 8,    /* after answering */
     PLAN_PROBE = 16,            /* each rank measures its machine's peaks, all at once */
-    PLAN_FLAGS = 31,
+    PLAN_BEAT = 32,             /* each rank says that it is there */
+    PLAN_FLAGS = 63,
 };
 
 struct plan_header {
     uint64_t n_bytes;
+    uint64_t epoch;             /* engine_options.epoch: ranks of another start do not run it */
     uint64_t late_room;         /* a late input follows (late.h), so long at most; 0: none does */
     uint32_t number, flags;
     uint32_t n_all_tokens;      /* of all groups along dp in this step; 0: nothing is run */

@@ -3,8 +3,8 @@
  * A step has one plan for each group along dp, made of the sequences that run there.  Groups do not wait for each other's sequences,
  * only for the step: one that has nothing to do joins it with an empty plan.
  *
- * In a plan: the next token of sequences that have theirs, by standing, an even part of them in each plan of a pipeline; then chunks of
- * prompts, by standing.  Blocks are taken for what is planned.  Where there are none, the last by standing that is not in this plan is
+ * In a plan: the next token of sequences that have theirs, who has waited for it longest first, an even part of them in each plan of
+ * a pipeline; then chunks of prompts, by standing; no more than the time of a step allows (pace.h).  Blocks are taken for what is planned.  Where there are none, the last by standing that is not in this plan is
  * pushed out, and nobody is let in until another has ended: so what is computed again is bounded by what ends. */
 #include "engine/engine_impl.h"
 
@@ -99,12 +99,17 @@ static void add_tokens(struct engine *e, struct group_plan *to, struct sequence 
     charge(s);
 }
 
-/* The last by standing that is not in the plan that is made: everybody before it may be. */
+static bool is_in_plan(const struct engine *e, const struct sequence *s)
+{
+    return s->n_in_flight && s->last_plan == e->next_number;
+}
+
+/* The last by standing that is not in the plan that is made. */
 static struct sequence *last_in_standing(const struct engine *e, const struct group *group)
 {
     struct sequence *last = NULL;
     for (struct sequence *s = group->sequences; s; s = s->next)
-        if (!s->n_in_flight || s->last_plan != e->next_number)
+        if (!is_in_plan(e, s))
             last = s;
     return last;
 }
@@ -135,25 +140,32 @@ static bool wants_decode(const struct sequence *s)
     return sequence_is_decoding(s) && sequence_n_left(s) && !s->n_in_flight;
 }
 
-static uint32_t add_decode(struct engine *e, struct group *group, struct group_plan *to, uint32_t budget)
+/* Who has waited longest for its next token, the first by standing of several. */
+static struct sequence *next_to_decode(const struct engine *e, const struct group *group)
+{
+    struct sequence *next = NULL;
+    for (struct sequence *s = group->sequences; s; s = s->next)
+        if (wants_decode(s) && (!next || e->next_number - s->last_plan > e->next_number - next->last_plan))
+            next = s;
+    return next;
+}
+
+static uint32_t add_decode(struct engine *e, struct group *group, struct group_plan *to)
 {
     uint32_t n_decoding = 0, n = 0;
     for (struct sequence *s = group->sequences; s; s = s->next)
         n_decoding += sequence_is_decoding(s);
-    uint32_t share = MIN(DIV_UP(n_decoding, e->mesh.size[AXIS_PP]), budget);
-    for (struct sequence *s = group->sequences, *next; s && n < share; s = next) {
-        bool wants = wants_decode(s), has_room = wants && make_room(e, group, s, s->n_planned + 1);
-        next = s->next;
-        if (has_room) {
+    uint32_t share = pace_decode(&e->pace, DIV_UP(n_decoding, e->mesh.size[AXIS_PP]), schedule_limit_s(e));
+    for (struct sequence *s; n < share && (s = next_to_decode(e, group)) != NULL;)
+        if (make_room(e, group, s, s->n_planned + 1)) {
             add_tokens(e, to, s, 1);
             n++;
-        } else if (wants && group->n_sequences > 1) {
+        } else if (group->n_sequences > 1) {
             sequence_push_out(e, s);
-        } else if (wants) {
+        } else {
             sequence_end_with(s, SEQUENCE_FULL);
             sequence_settle(e, s);
         }
-    }
     return n;
 }
 
@@ -170,18 +182,26 @@ static void add_prefill(struct engine *e, struct group *group, struct group_plan
     }
 }
 
+double schedule_limit_s(const struct engine *e)
+{
+    return e->options.step_ms / 1000.0;
+}
+
 bool schedule_step(struct engine *e, struct flight *f)
 {
     uint32_t n_all_tokens = 0;
+    f->n_prefill = f->n_decode = 0;
     settle_all(e);
     let_all_in(e);
     for (uint32_t g = 0; g < e->n_groups; g++) {
         struct group_plan *to = &f->group[g];
         plan_clear(to->plan);
         to->plan->header.flags = e->options.full_logits ? PLAN_FULL_LOGITS : 0;
-        uint32_t n = add_decode(e, &e->group[g], to, e->limits.n_tokens);
-        add_prefill(e, &e->group[g], to, e->limits.n_tokens - n);
+        uint32_t n_decode = add_decode(e, &e->group[g], to), n_tokens = e->limits.n_tokens - n_decode;
+        add_prefill(e, &e->group[g], to, pace_prefill(&e->pace, n_tokens, n_decode, schedule_limit_s(e)));
         n_all_tokens += to->plan->header.n_tokens;
+        f->n_decode = MAX(f->n_decode, n_decode);
+        f->n_prefill = MAX(f->n_prefill, to->plan->header.n_tokens - n_decode);
     }
     for (uint32_t g = 0; g < e->n_groups; g++)
         f->group[g].plan->header.n_all_tokens = n_all_tokens;
