@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/session.h"
 
+#include "base/base.h"
 #include "base/error.h"
 #include "comm/comm.h"
 #include "engine/replica.h"
@@ -47,7 +48,8 @@ static int serve(struct session *s, void *user)
     session_numerics(numerics, s->file, o);
     numerics_model(model, s->file);
     struct replica_options replica = {
-        .address = o->listen, .epoch = o->epoch, .numerics = numerics, .model = model, .max_requests = (uint32_t)o->max_queue,
+        .address = o->listen, .epoch = o->epoch, .numerics = numerics, .model = model,
+        .max_sequences = (uint32_t)o->max_sequences, .max_requests = (uint32_t)o->max_queue,
         .end_fd = has_launcher ? STDIN_FILENO : signal_pipe[0], .drain_ms = (uint32_t)o->drain_timeout * 1000,
     };
     return replica_run(s->engine, &replica);
@@ -62,9 +64,15 @@ static void tie_to_parent(void)
         raise(SIGKILL);
 }
 
+/* Enough for some long or many short answers; and for one that is as long as can be. */
+static uint32_t cache_tokens(const struct options *o)
+{
+    return (uint32_t)(o->cache_tokens ? o->cache_tokens : MAX(o->context, 32768));
+}
+
 static int run(struct options *o, int argc, char **argv)
 {
-    struct session_needs needs = { .max_sequences = (uint32_t)o->max_sequences, .drains = true };
+    struct session_needs needs = { .max_sequences = (uint32_t)o->max_sequences, .cache_tokens = cache_tokens(o), .drains = true };
     if (!o->listen)
         return report_error(error_set(ERR_USAGE, "where is it to listen?  --listen unix:PATH or HOST:PORT"));
     if (o->tied && !comm_world_given())

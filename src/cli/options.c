@@ -52,6 +52,7 @@ static const struct flag flags[] = {
     { "--pure", FLAG_SWITCH, AT(pure), OPTIONS_QUANTIZE, 0, 0, NULL, "the matrix that gives the logits gets T too" },
     { "--force", FLAG_SWITCH, AT(force), OPTIONS_QUANTIZE, 0, 0, NULL, "replace OUT when it is there" },
     { "--max-sequences", FLAG_INTEGER, AT(max_sequences), OPTIONS_QUEUE, 1, 4096, "N", "most sequences computed at a time (64)" },
+    { "--cache-tokens", FLAG_INTEGER, AT(cache_tokens), OPTIONS_QUEUE, 16, 1L << 30, "N", "tokens that the KV cache holds, of all sequences together (32768, or --context)" },
     { "--max-queue", FLAG_INTEGER, AT(max_queue), OPTIONS_QUEUE, 1, 1 << 20, "N", "most answers in work and waiting; beyond it clients get 429 (1024)" },
     { "--layout", FLAG_TEXT, AT(layout), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "L", "how many ranks along which axis, as in pp=2,tp=2 (tp=1)" },
     { "--shares", FLAG_TEXT, AT(shares), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "relative parts of the ranks along tp (equal)" },

@@ -47,7 +47,7 @@ struct options {
     bool force, pure;
     long window;
     const char *logits, *against;
-    long max_sequences, max_queue;
+    long max_sequences, max_queue, cache_tokens;
     const char *listen;
     uint64_t epoch;
     bool tied;

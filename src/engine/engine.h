@@ -132,6 +132,8 @@ const int32_t *sequence_new_tokens(const struct sequence *s, uint32_t *n);
 /* Stops after what it has: a stop string was seen, or nobody wants more. */
 void sequence_stop(struct sequence *s);
 
+/* It has not been let in yet. */
+bool sequence_is_queued(const struct sequence *s);
 /* Of its prompt, found in the prefix cache when it was let in first. */
 uint32_t sequence_n_cached(const struct sequence *s);
 /* How often it was pushed out for want of blocks, and computed again. */

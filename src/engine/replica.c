@@ -22,6 +22,7 @@ struct request {
     struct replica *replica;
     uint64_t connection, number;
     struct sequence *sequence;
+    double give_up_s;                   /* when it has not been let in by then; INFINITY: never */
 };
 
 struct replica {
@@ -35,14 +36,12 @@ struct replica {
     struct logit_bias *bias;            /* of that request */
     size_t bias_room;
     double next_progress_s, end_s;      /* end_s: INFINITY until it is told to end */
-    uint64_t n_steps, n_generated;
 };
 
 /* ---- what goes out ---- */
 static void on_token(void *user, const struct token_event *event)
 {
     struct request *request = user;
-    request->replica->n_generated++;
     outbox_add(&request->replica->outbox, request->connection, request->number, event);
 }
 
@@ -71,9 +70,17 @@ static void send_progress(struct replica *r)
 {
     Stoa__Wire__Frame frame = STOA__WIRE__FRAME__INIT;
     Stoa__Wire__Progress progress = STOA__WIRE__PROGRESS__INIT;
-    progress.steps = r->n_steps;
-    progress.generated_tokens = r->n_generated;
-    progress.running = r->n_requests;
+    struct engine_load load;
+    engine_load(r->engine, &load);
+    progress.steps = load.steps;
+    progress.running = load.running;
+    progress.waiting = load.waiting;
+    progress.free_blocks = load.free_blocks;
+    progress.preemptions = load.preemptions;
+    progress.prefix_queries = load.prefix_queries;
+    progress.prefix_hits = load.prefix_hits;
+    progress.prompt_tokens = load.prompt_tokens;
+    progress.generated_tokens = load.generated_tokens;
     frame.body_case = STOA__WIRE__FRAME__BODY_PROGRESS;
     frame.progress = &progress;
     wire_server_send(r->server, WIRE_ALL, &frame);
@@ -94,8 +101,7 @@ static void forget(struct replica *r, struct request **link)
     struct request *request = *link;
     *link = request->next;
     r->n_requests--;
-    if (request->sequence)
-        engine_remove(r->engine, request->sequence);
+    engine_remove(r->engine, request->sequence);
     free(request);
 }
 
@@ -123,6 +129,8 @@ static void end(struct replica *r, struct request **link, Stoa__Wire__Reason why
     f.request = request->number;
     f.reason = why;
     f.stop_id = why == STOA__WIRE__REASON__REASON_STOP ? (uint32_t)sequence_stop_id(request->sequence) : 0;
+    f.cached_tokens = sequence_n_cached(request->sequence);
+    f.preemptions = sequence_n_preemptions(request->sequence);
     f.error = copy;
     finish(r, request->connection, &f);
     forget(r, link);
@@ -130,10 +138,13 @@ static void end(struct replica *r, struct request **link, Stoa__Wire__Reason why
 
 static void end_those_that_are_done(struct replica *r)
 {
+    double now_s = seconds_now();
     for (struct request **link = &r->first; *link;) {
         struct sequence *s = (*link)->sequence;
         if (sequence_is_done(s))
             end(r, link, reason(sequence_end(s)), sequence_error(s) < 0 ? error_text() : "");
+        else if (now_s >= (*link)->give_up_s && sequence_is_queued(s))
+            end(r, link, STOA__WIRE__REASON__REASON_TIMEOUT, "it has waited for too long");
         else
             link = &(*link)->next;
     }
@@ -185,7 +196,8 @@ static int add_sequence(struct replica *r, struct request *request, const Stoa__
         .tokens = r->tokens, .n_tokens = n_tokens, .n_generated = n_so_far,
         .n_new = MIN(s->max_tokens - MIN(s->max_tokens, n_so_far), engine_context(r->engine) - n_tokens),
         .min_new = s->min_tokens - MIN(s->min_tokens, n_so_far),
-        .params = params(sampling),
+        .params = params(sampling), .client = s->client, .priority = s->priority,
+        .salt = { s->cache_salt.len ? s->cache_salt.data : NULL, s->cache_salt.len },
         .penalties = { sampling->repetition_penalty, sampling->frequency_penalty, sampling->presence_penalty },
         .bias = r->bias, .n_bias = (uint32_t)sampling->n_bias,
         .stop_ids = (const int32_t *)s->stop_ids, .n_stop_ids = (uint32_t)s->n_stop_ids,
@@ -208,7 +220,9 @@ static void submit(struct replica *r, const struct wire_event *event)
     struct request *request = calloc(1, sizeof *request);
     int err = request ? 0 : error_set(ERR_NO_MEMORY, "no memory for a request");
     if (!err) {
-        *request = (struct request){ .replica = r, .connection = event->connection, .number = event->request };
+        *request = (struct request){ .replica = r, .connection = event->connection, .number = event->request, .give_up_s = INFINITY };
+        if (event->submit->queue_ms)
+            request->give_up_s = seconds_now() + event->submit->queue_ms / 1000.0;
         err = add_sequence(r, request, event->submit);
     }
     if (err < 0) {
@@ -270,8 +284,6 @@ static void look_for_the_end(struct replica *r)
 static int step(struct replica *r)
 {
     int err = engine_step(r->engine);
-    if (err > 0)
-        r->n_steps++;
     if (err < 0 || (err = outbox_send(&r->outbox, r->server)) < 0)
         return err;
     end_those_that_are_done(r);
@@ -302,6 +314,8 @@ static int open_server(struct replica *r)
     Stoa__Wire__Hello hello = STOA__WIRE__HELLO__INIT;
     struct wire_server_options options = { .address = r->options->address, .epoch = r->options->epoch, .hello = &hello };
     Stoa__Wire__Process *process = calloc(n_ranks, sizeof *process), **list = calloc(n_ranks, sizeof *list);
+    struct engine_load load;
+    engine_load(r->engine, &load);
     int err = process && list ? 0 : error_set(ERR_NO_MEMORY, "no memory for the Hello");
     for (uint32_t i = 0; !err && i < n_ranks; i++) {
         process[i] = (Stoa__Wire__Process)STOA__WIRE__PROCESS__INIT;
@@ -314,6 +328,9 @@ static int open_server(struct replica *r)
     hello.model = (char *)(uintptr_t)r->options->model;
     hello.context = engine_context(r->engine);
     hello.n_vocab = engine_model(r->engine)->n_vocab;
+    hello.n_blocks = load.n_blocks;
+    hello.block_tokens = BLOCK_TOKENS;
+    hello.max_sequences = r->options->max_sequences;
     hello.processes = list;
     hello.n_processes = n_ranks;
     if (!err)

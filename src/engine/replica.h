@@ -2,8 +2,10 @@
  * step has brought goes out after it.
  *
  *   Submit ──refused: full, draining, impossible──> Finish
- *      └──> engine_add() ──tokens, step by step──> Finish: stop, length, timeout, failed
- *                └──Cancel──> Finish: cancelled         └──its connection is gone──> nothing
+ *      └──> engine_add() ──tokens, step by step──> Finish: stop, length, failed
+ *                ├──Cancel──> Finish: cancelled
+ *                ├──not let in within queue_ms──> Finish: timeout
+ *                └──its connection is gone──> nothing
  *
  * The step thread runs it. */
 #ifndef STOA_ENGINE_REPLICA_H
@@ -15,6 +17,7 @@ struct replica_options {
     const char *address;                /* see wire/server.h */
     uint64_t epoch;                     /* of this start; frames of another one are dropped */
     const char *numerics, *model;       /* ids, see engine/numerics.h */
+    uint32_t max_sequences;             /* the engine's, to be told */
     uint32_t max_requests;              /* in work and waiting, of all connections; more are refused, another time there may be room */
     int end_fd;                         /* a byte that can be read from it: finish what runs, take nothing new, and return; -1: never */
     uint32_t drain_ms;                  /* for at most so long */

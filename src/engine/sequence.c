@@ -79,6 +79,11 @@ const int32_t *sequence_new_tokens(const struct sequence *s, uint32_t *n)
     return s->tokens + s->request.n_tokens;
 }
 
+bool sequence_is_queued(const struct sequence *s)
+{
+    return s->state == SEQUENCE_WAITING && !s->n_preemptions;
+}
+
 uint32_t sequence_n_cached(const struct sequence *s)
 {
     return s->n_cached;
