@@ -40,8 +40,9 @@ static struct touched *touch(struct edit_table *t, int32_t id)
     return &t->touched[t->slot[i] - 1];
 }
 
-static int check_ids(const struct sequence_request *r, uint32_t n_ids)
+int edits_check(const struct sequence_request *r, const struct model_info *model)
 {
+    uint32_t n_ids = model->n_ids;
     for (uint32_t i = 0; i < r->n_bias; i++) {
         if (r->bias[i].id < 0 || (uint32_t)r->bias[i].id >= n_ids)
             return error_set(ERR_USAGE, "a bias on token %d, which does not exist: there are %u", r->bias[i].id, n_ids);
@@ -51,7 +52,7 @@ static int check_ids(const struct sequence_request *r, uint32_t n_ids)
     for (uint32_t i = 0; i < r->n_stop_ids; i++)
         if (r->stop_ids[i] < 0 || (uint32_t)r->stop_ids[i] >= n_ids)
             return error_set(ERR_USAGE, "stop token %d does not exist: there are %u", r->stop_ids[i], n_ids);
-    return 0;
+    return sample_check_penalties(&r->penalties);
 }
 
 static uint32_t room_for(const struct sequence_request *r, uint32_t n_vocab)
@@ -77,12 +78,9 @@ static void fill(struct edit_table *t, const struct sequence_request *r)
         edit_table_take(t, r->tokens[i]);
 }
 
-int edit_table_open(struct edit_table *t, const struct sequence_request *request, const struct model_info *model)
+int edit_table_open(struct edit_table *t, const struct sequence_request *request, uint32_t n_vocab)
 {
-    int err = check_ids(request, model->n_ids);
-    if (err < 0 || (err = sample_check_penalties(&request->penalties)) < 0)
-        return err;
-    *t = (struct edit_table){ .penalties = request->penalties, .room = room_for(request, model->n_vocab), .n_slots = 1 };
+    *t = (struct edit_table){ .penalties = request->penalties, .room = room_for(request, n_vocab), .n_slots = 1 };
     if (!t->room)
         return 0;
     while (t->n_slots < 2 * t->room)

@@ -26,8 +26,10 @@ struct edit_table {
     uint32_t n, room, n_slots;
 };
 
-/* From the request's bias, stop ids and tokens.  ERR_USAGE: an id or a number that there cannot be. */
-int edit_table_open(struct edit_table *t, const struct sequence_request *request, const struct model_info *model);
+/* ERR_USAGE: an id or a number that there cannot be, in bias, stop ids or penalties. */
+int edits_check(const struct sequence_request *request, const struct model_info *model);
+/* From the request's bias, stop ids and tokens, which have been checked. */
+int edit_table_open(struct edit_table *t, const struct sequence_request *request, uint32_t n_vocab);
 void edit_table_release(struct edit_table *t);
 /* The sequence got one more token. */
 void edit_table_take(struct edit_table *t, int32_t id);

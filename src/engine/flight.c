@@ -87,7 +87,7 @@ static void make_late(struct group_plan *p)
     late_begin(&p->late, plan->header.number, plan->header.late_room);
     for (uint32_t r = 0; r < plan->header.n_rows; r++) {
         const struct sequence *s = p->row_sequence[r];
-        if (edit_table_room(&s->edits) && sequence_wants_token(s, plan->row[r].position))
+        if (sequence_wants_token(s, plan->row[r].position) && edit_table_room(&s->edits))
             late_add_edits(&p->late, r, &s->edits, sequence_bans_stop_ids(s));
     }
 }

@@ -238,7 +238,7 @@ static int take_candidates(struct engine *e, struct group_plan *p)
         struct candidate_row all = { 0 };
         for (uint32_t i = 0; !err && i < e->mesh.size[AXIS_TP]; i++)
             err = take_found(e, &e->incoming[i], &e->taken[i], &all);
-        if (!err)
+        if (!err && sequence_wants_token(p->row_sequence[r], p->plan->row[r].position))
             pick_token(e, p->row_sequence[r], &p->plan->row[r], &all);
     }
     return err;

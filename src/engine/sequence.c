@@ -277,6 +277,8 @@ static int check_request(const struct engine *e, const struct sequence_request *
         return error_set(ERR_USAGE, "%u of %u tokens can not be generated", r->n_generated, r->n_tokens);
     if (r->all_rows && !e->options.full_logits)
         return error_set(ERR_USAGE, "all rows are wanted of an engine without full logits");
+    if ((err = edits_check(r, &e->model)) < 0)
+        return err;
     return check_tokens(e, r);
 }
 
@@ -324,7 +326,7 @@ static int make_copies(const struct engine *e, struct sequence *s, const struct 
 {
     size_t n_tokens = r->n_tokens * sizeof *s->tokens, n_stop_ids = r->n_stop_ids * sizeof *s->stop_ids;
     struct edit_table edits;
-    int err = edit_table_open(&edits, r, &e->model);
+    int err = edit_table_open(&edits, r, e->model.n_vocab);
     if (err < 0)
         return err;
     edit_table_release(&s->edits);

@@ -366,6 +366,102 @@ static void test_broken_logits(void)
     }
 }
 
+/* ---- log-probabilities ---- */
+/* By falling logit, ties to the lower id. */
+static void sort_ids(int32_t *order, const float *logits)
+{
+    for (int32_t i = 0; i < VOCAB; i++) {
+        int32_t k = i;
+        for (; k > 0 && logits[order[k - 1]] < logits[i]; k--)
+            order[k] = order[k - 1];
+        order[k] = i;
+    }
+}
+
+static void check_logprobs(struct outcome *out, const float *raw, uint32_t n_top)
+{
+    int32_t order[VOCAB];
+    double sum = 0;
+    sort_ids(order, raw);
+    for (uint32_t i = 0; i < VOCAB; i++)
+        sum += exp((double)raw[i] - (double)raw[order[0]]);
+    check(fabs((double)sample_logprob(out->picked.raw, &out->all) - ((double)raw[out->picked.id] - (double)raw[order[0]] - log(sum))) < 2e-6 * (10 + log(sum)));
+    check_int(sample_largest(out->top, out->all.n_top, n_top), n_top);
+    for (uint32_t i = 0; i < n_top; i++) {
+        check_int(out->top[i].id, order[i]);
+        check(out->top[i].raw == raw[order[i]] && sample_logprob(out->top[i].raw, &out->all) <= 0);
+    }
+}
+
+/* Edits change the pick, and no logprob; neither does anything else that sampling does. */
+static void test_logprobs(void)
+{
+    static const uint32_t n_tops[] = { 0, 1, 5, 20, SAMPLE_MAX_TOP };
+    float raw[VOCAB], edited[VOCAB];
+    for (size_t i = 0; i < COUNT_OF(samplers); i++) {
+        check_begin("%s: logprobs are those of raw logits, the same bits for every split", samplers[i].name);
+        for (uint64_t seed = 0; seed < 20; seed++) {
+            uint32_t n_top = n_tops[seed % COUNT_OF(n_tops)];
+            random_logits(raw, seed, 4);
+            memcpy(edited, raw, sizeof edited);
+            for (uint32_t k = 0; k < VOCAB; k += 3)
+                edited[k] = k % 2 ? -INFINITY : raw[k] + 2;
+            const struct sample_row row = { .raw = raw, .logits = edited, .wants_logprobs = true, .n_top = n_top, .params = &samplers[i].params };
+            struct outcome want = find(row, &whole);
+            if (!check_int(want.err, 0))
+                continue;
+            check(isfinite(edited[want.picked.id]));
+            check_logprobs(&want, raw, n_top);
+            for (uint64_t i_split = 0; i_split < 5; i_split++) {
+                struct split split = random_split(seed * 50 + i_split);
+                struct outcome got = find(row, &split);
+                float logprob = sample_logprob(got.picked.raw, &got.all), want_logprob = sample_logprob(want.picked.raw, &want.all);
+                check_int(got.picked.id, want.picked.id);
+                check_bytes("the logprob", &logprob, &want_logprob, sizeof logprob);
+                check_logprobs(&got, raw, n_top);
+            }
+        }
+    }
+    check_begin("the logprob of a certain token is 0, not -0; of others it is what is left");
+    for (uint32_t i = 0; i < VOCAB; i++)
+        raw[i] = i == 9 ? 50 : i == 10 ? -INFINITY : -50;
+    struct outcome out = find((struct sample_row){ .raw = raw, .logits = raw, .wants_logprobs = true, .n_top = SAMPLE_MAX_TOP,
+                                                   .params = &samplers[0].params }, &whole);
+    float certain = sample_logprob(out.picked.raw, &out.all);
+    check(certain == 0 && !signbit(certain));
+    check_int(sample_largest(out.top, out.all.n_top, 2), 2);
+    check(out.top[1].id == 0 && sample_logprob(out.top[1].raw, &out.all) == -100);
+    check(sample_logprob(raw[10], &out.all) == -INFINITY);
+}
+
+/* Every id is as likely: the nucleus of 0.99 has nearly all, and lists would be as long. */
+static void test_flat(void)
+{
+    float logits[VOCAB];
+    static const struct split halves = { 2, { 0, 150, VOCAB }, 1, true };
+    check_begin("a flat row, cut before: a candidate a slice, and the pick that lists give");
+    for (uint32_t i = 0; i < VOCAB; i++)
+        logits[i] = -3;
+    for (uint32_t position = 0; position < 500; position++) {
+        const struct sample_params params = { .temperature = 1, .top_p = 0.99f, .seed = 5 };
+        struct outcome cut = find((struct sample_row){ .raw = logits, .logits = logits, .position = position, .params = &params }, &halves);
+        check_int(cut.all.n_candidates, 2);
+        check(cut.picked.id < 298);         /* 0.99 * 301 = 297.99 */
+        check_int(cut.picked.id, pick_whole(logits, position, &params));
+    }
+}
+
+static void test_nothing_to_pick(void)
+{
+    float logits[VOCAB];
+    for (uint32_t i = 0; i < VOCAB; i++)
+        logits[i] = -INFINITY;
+    for (size_t i = 0; i < COUNT_OF(samplers); i++) {
+        check_begin("%s: a row of which all is banned is an error", samplers[i].name);
+        check_int(pick_whole(logits, 0, &samplers[i].params), ERR_FAILED);
+    }
+}
+
 static void test_check(void)
 {
     static const struct { const char *name; struct sample_params params; int want; } rows[] = {
@@ -399,5 +495,8 @@ int main(void)
     test_wide_nucleus();
     test_keys();
     test_broken_logits();
+    test_nothing_to_pick();
+    test_logprobs();
+    test_flat();
     return check_done();
 }
