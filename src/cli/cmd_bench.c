@@ -94,6 +94,8 @@ static int run_once(struct session *s, struct bench *bench, struct test *t, doub
     while (err >= 0 && (err = engine_step(s->engine)) > 0)
         ;
     double wall_s = seconds_now() - start_s;
+    for (uint32_t b = 0; err == 0 && b < t->batch; b++)
+        err = sequence_error(sequence[b]);
     if (err == 0)
         err = engine_counters(s->engine, bench->ranks, true);
     for (uint32_t b = 0; sequence && b < t->batch; b++)

@@ -269,6 +269,8 @@ static int body(struct session *s, void *user)
     while (!sequence_is_done(sequence))
         if ((err = engine_step(s->engine)) < 0)
             goto done;
+    if ((err = sequence_error(sequence)) < 0)
+        goto done;
     err = l.failed ? error_set(ERR_NO_MEMORY, "out of memory for the logits") : print(&l, tokens, n);
 done:
     for (uint32_t i = 0; i < l.n_positions; i++)

@@ -123,6 +123,8 @@ static int run_window(struct perplexity *p)
         return err;
     while (err >= 0 && !p->err && !sequence_is_done(sequence))
         err = engine_step(p->session->engine);
+    if (err >= 0)
+        err = sequence_error(sequence);
     engine_remove(p->session->engine, sequence);
     p->n_windows++;
     return p->err ? p->err : err < 0 ? err : 0;

@@ -16,7 +16,9 @@ static int start(struct session *s, struct generation *g, const int32_t *prompt,
         return error_set(ERR_USAGE, "the prompt has %zu tokens; with one to generate that is more than the context of %u", n_prompt, context);
     struct sequence_request request = {
         .tokens = prompt, .n_tokens = (uint32_t)n_prompt, .n_new = MIN((uint32_t)o->n_new, context - (uint32_t)n_prompt),
-        .params = { .temperature = (float)o->temperature, .top_p = (float)o->top_p, .top_k = (uint32_t)o->top_k, .seed = o->seed },
+        .params = { .temperature = (float)o->temperature, .top_p = (float)o->top_p, .min_p = (float)o->min_p, .top_k = (uint32_t)o->top_k,
+                    .seed = o->seed },
+        .penalties = { .repetition = (float)o->repeat_penalty, .frequency = (float)o->frequency_penalty, .presence = (float)o->presence_penalty },
     };
     g->n_prompt = (uint32_t)n_prompt;
     return g->sequence ? engine_continue(s->engine, g->sequence, &request) : engine_add(s->engine, &g->sequence, &request);
@@ -65,6 +67,8 @@ int generate(struct session *s, struct generation *g, const int32_t *prompt, siz
         }
     }
     sequence_stop(g->sequence);
+    if ((err = sequence_error(g->sequence)) < 0)
+        return err;
     g->decode_s = now_s - start_s - g->first_token_s;
     size_t before = g->text->size;
     utf8_stream_end(&stream, g->text);

@@ -30,6 +30,10 @@ static const struct flag flags[] = {
     { "--temp", FLAG_NUMBER, AT(temperature), OPTIONS_SAMPLE, 0, 100, "T", "temperature; 0 takes the most likely token (0)" },
     { "--top-k", FLAG_INTEGER, AT(top_k), OPTIONS_SAMPLE, 0, 1 << 24, "K", "only the K most likely tokens; 0 is off (0)" },
     { "--top-p", FLAG_NUMBER, AT(top_p), OPTIONS_SAMPLE, 0, 1, "P", "only the most likely tokens that make up P together (1)" },
+    { "--min-p", FLAG_NUMBER, AT(min_p), OPTIONS_SAMPLE, 0, 1, "P", "only tokens at least P times as likely as the most likely one; 0 is off (0)" },
+    { "--repeat-penalty", FLAG_NUMBER, AT(repeat_penalty), OPTIONS_SAMPLE, 0.01, 100, "R", "divides positive logits of tokens in prompt and answer, multiplies others; 1 is off (1)" },
+    { "--frequency-penalty", FLAG_NUMBER, AT(frequency_penalty), OPTIONS_SAMPLE, -100, 100, "F", "taken off a token's logit for each time that it is in the answer (0)" },
+    { "--presence-penalty", FLAG_NUMBER, AT(presence_penalty), OPTIONS_SAMPLE, -100, 100, "F", "taken off a token's logit once it is in the answer (0)" },
     { "--seed", FLAG_SEED, AT(seed), OPTIONS_SAMPLE, 0, 0, "S", "the same seed gives the same text (0)" },
     { "--tokens", FLAG_TEXT, AT(tokens), OPTIONS_LOGITS, 0, 0, "1,2,3", "token ids instead of -p" },
     { "--top", FLAG_INTEGER, AT(top), OPTIONS_LOGITS, 0, 1 << 24, "N", "largest logits shown at a position (10)" },
@@ -193,9 +197,9 @@ int options_parse(struct options *o, const struct command *command, int argc, ch
 {
     int n_words = 0;
     const char **words = calloc((size_t)argc + 1, sizeof *words);
-    *o = (struct options){ .n_new = 512, .top_p = 1, .top = 10, .batch = 1, .prompt_tokens = 512, .generate = 128, .repeat = 5, .batches = "1", .window = 512,
-                           .activations = "int8", .pin = "yes", .after = "place", .format = "text", .layer = LAYER_ANY, .words = words,
-                           .max_sequences = 64, .max_queue = 1024, .drain_timeout = 25 };
+    *o = (struct options){ .n_new = 512, .top_p = 1, .repeat_penalty = 1, .top = 10, .batch = 1, .prompt_tokens = 512, .generate = 128, .repeat = 5,
+                           .batches = "1", .window = 512, .activations = "int8", .pin = "yes", .after = "place", .format = "text",
+                           .layer = LAYER_ANY, .words = words, .max_sequences = 64, .max_queue = 1024, .drain_timeout = 25 };
     if (!words)
         return error_set(ERR_NO_MEMORY, "out of memory for the command line");
     bool only_words = false;        /* after "--" */

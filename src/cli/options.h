@@ -7,7 +7,7 @@
 /* Groups of flags; a command takes a mask of them. */
 enum option_group {
     OPTIONS_COMPUTE = 1,        /* --layout, --threads and what shapes a computation */
-    OPTIONS_SAMPLE = 2,         /* --temp, --top-k, --top-p, --seed */
+    OPTIONS_SAMPLE = 2,         /* --temp, --top-k, --top-p and what else shapes the pick */
     OPTIONS_PROMPT = 4,         /* -p */
     OPTIONS_RUN = 8,
     OPTIONS_LOGITS = 16,
@@ -31,7 +31,7 @@ struct options {
     long threads, chunk, context, groups;
     const char *prompt;
     long n_new;
-    double temperature, top_p;
+    double temperature, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
     long top_k;
     uint64_t seed;
     bool raw, json, ignore_eos;

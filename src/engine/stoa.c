@@ -136,7 +136,7 @@ int stoa_generate(stoa_model *m, const int32_t *prompt, size_t n_prompt, size_t 
     }
     if (m->sequence)
         sequence_stop(m->sequence);
-    return public_code(err);
+    return public_code(err < 0 ? err : m->sequence ? sequence_error(m->sequence) : 0);
 }
 
 int stoa_logits(stoa_model *m, const int32_t *prompt, size_t n_prompt, float *logits)
@@ -146,5 +146,5 @@ int stoa_logits(stoa_model *m, const int32_t *prompt, size_t n_prompt, float *lo
     while (err >= 0 && !sequence_is_done(m->sequence))
         err = engine_step(m->engine);
     m->logits = NULL;
-    return public_code(err);
+    return public_code(err < 0 ? err : sequence_error(m->sequence));
 }
