@@ -1,0 +1,271 @@
+/* routes.c: every route of the front, who may ask, and what is answered without a replica. */
+#include "front/front_impl.h"
+
+#include "base/base.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- errors ------------------------------------------------------------------------------------------------------------- */
+static const char *error_type(int status)
+{
+    switch (status) {
+    case 401: return "authentication_error";
+    case 404: return "not_found_error";
+    case 429: return "rate_limit_error";
+    case 503: return "service_unavailable_error";
+    default:  return status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
+struct api_error front_error(int status, const char *text)
+{
+    struct api_error error = { .status = status, .type = error_type(status), .code = status == 401 ? "invalid_api_key" : NULL };
+    snprintf(error.message, sizeof error.message, "%s", text);
+    return error;
+}
+
+void front_error_body(struct buffer *out, int status, const char *text, void *user)
+{
+    (void)user;
+    struct api_error error = front_error(status, text);
+    api_write_error(out, &error);
+}
+
+void front_answer_error(struct http_exchange *x, const struct api_error *error)
+{
+    struct buffer body = { 0 };
+    api_write_error(&body, error);
+    if (error->status == 429 || error->status == 503)
+        http_add_header(x, "Retry-After", error->status == 429 ? "1" : "5");
+    http_answer(x, error->status, "application/json", body.bytes, body.size);
+    buffer_release(&body);
+}
+
+static void unavailable(struct http_exchange *x, const char *why)
+{
+    http_add_header(x, "Retry-After", "5");
+    http_answer_error(x, 503, why);
+}
+
+static void answer_json(struct http_exchange *x, struct buffer *body)
+{
+    if (body->failed)
+        http_answer_error(x, 500, "out of memory for the answer");
+    else
+        http_answer(x, 200, "application/json", body->bytes, body->size);
+    buffer_release(body);
+}
+
+/* ---- health ------------------------------------------------------------------------------------------------------------- */
+const char *front_is_unready(const struct front *f)
+{
+    return f->is_draining ? "the server is ending" : supervisor_is_up(f->supervisor) ? NULL : supervisor_says(f->supervisor);
+}
+
+static void answer_state(struct http_exchange *x, const char *why)
+{
+    char body[256];
+    int n = snprintf(body, sizeof body, "{\"status\": \"%s\"%s%s%s}\n", why ? "unavailable" : "ok", why ? ", \"reason\": \"" : "", why ? why : "", why ? "\"" : "");
+    http_add_header(x, "Cache-Control", "no-store");
+    http_answer(x, why ? 503 : 200, "application/json", body, (size_t)n);
+}
+
+static void handle_live(struct http_exchange *x, void *user)
+{
+    (void)user;
+    answer_state(x, NULL);
+}
+
+static void handle_health(struct http_exchange *x, void *user)
+{
+    struct front *f = user;
+    answer_state(x, supervisor_is_up(f->supervisor) ? NULL : supervisor_says(f->supervisor));
+}
+
+static void handle_ready(struct http_exchange *x, void *user)
+{
+    answer_state(x, front_is_unready(user));
+}
+
+static void handle_metrics(struct http_exchange *x, void *user)
+{
+    struct front *f = user;
+    struct buffer body = { 0 };
+    f->metrics.loop_worst_s = loop_worst_ms(f->loop) / 1000;
+    f->metrics.connections = http_server_n_connections(f->http);
+    metrics_write(&f->metrics, &body);
+    if (body.failed)
+        http_answer_error(x, 500, "out of memory for the answer");
+    else
+        http_answer(x, 200, "text/plain; version=0.0.4; charset=utf-8", body.bytes, body.size);
+    buffer_release(&body);
+}
+
+/* ---- the model ---------------------------------------------------------------------------------------------------------- */
+static void handle_models(struct http_exchange *x, void *user)
+{
+    struct front *f = user;
+    struct buffer body = { 0 };
+    if (!f->is_known) {
+        unavailable(x, supervisor_says(f->supervisor));
+        return;
+    }
+    api_models(&body, &f->model);
+    answer_json(x, &body);
+}
+
+static void handle_model(struct http_exchange *x, void *user)
+{
+    struct front *f = user;
+    struct buffer body = { 0 };
+    if (!f->is_known) {
+        unavailable(x, supervisor_says(f->supervisor));
+    } else if (strcmp(http_path_rest(x), f->model.name)) {
+        http_answer_error(x, 404, "there is no such model here: see /v1/models");
+    } else {
+        api_model(&body, &f->model, http_path_rest(x));
+        answer_json(x, &body);
+    }
+}
+
+static void handle_version(struct http_exchange *x, void *user)
+{
+    static const char body[] = "{\"version\": \"" STOA_VERSION "\"}\n";
+    (void)user;
+    http_answer(x, 200, "application/json", body, sizeof body - 1);
+}
+
+static void handle_openapi(struct http_exchange *x, void *user)
+{
+    struct front *f = user;
+    struct buffer body = { 0 };
+    if (!f->is_known) {
+        unavailable(x, supervisor_says(f->supervisor));
+        return;
+    }
+    api_openapi(&body, &f->model);
+    answer_json(x, &body);
+}
+
+/* ---- tokenizing: a worker's, since a text may be long ------------------------------------------------------------------- */
+struct text_job {
+    struct worker_job job;
+    struct front *front;
+    struct http_exchange *x;            /* NULL: the client is gone */
+    int (*work)(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
+    char *body;
+    size_t n_body;
+    struct buffer out;
+    struct api_error error;
+    bool is_bad;
+};
+
+static void work_on_text(struct worker_job *job)
+{
+    struct text_job *t = (struct text_job *)job;
+    t->is_bad = t->work(&t->out, &t->front->model, t->body, t->n_body, &t->error) < 0;
+}
+
+static void text_is_done(struct worker_job *job)
+{
+    struct text_job *t = (struct text_job *)job;
+    if (t->x && t->is_bad)
+        front_answer_error(t->x, &t->error);
+    else if (t->x)
+        answer_json(t->x, &t->out);
+    buffer_release(&t->out);
+    free(t->body);
+    free(t);
+}
+
+static void text_is_unwanted(void *user)
+{
+    ((struct text_job *)user)->x = NULL;
+}
+
+static void begin_text(struct front *f, struct http_exchange *x,
+                       int (*work)(struct buffer *, const struct api_model *, const char *, size_t, struct api_error *))
+{
+    size_t n_body;
+    const char *body = http_body(x, &n_body);
+    struct text_job *t = f->is_known ? calloc(1, sizeof *t) : NULL;
+    char *copy = t ? malloc(n_body + 1) : NULL;
+    if (!copy) {
+        unavailable(x, f->is_known ? "out of memory for the request" : supervisor_says(f->supervisor));
+        free(t);
+        return;
+    }
+    memcpy(copy, body, n_body);
+    *t = (struct text_job){ .job = { .work = work_on_text, .done = text_is_done }, .front = f, .x = x, .work = work, .body = copy, .n_body = n_body };
+    http_on_gone(x, text_is_unwanted, t);
+    workers_add(f->workers, &t->job);
+}
+
+static void handle_tokenize(struct http_exchange *x, void *user)
+{
+    begin_text(user, x, api_tokenize);
+}
+
+static void handle_detokenize(struct http_exchange *x, void *user)
+{
+    begin_text(user, x, api_detokenize);
+}
+
+static void handle_chat(struct http_exchange *x, void *user)
+{
+    request_begin(user, x, API_CHAT);
+}
+
+static void handle_completion(struct http_exchange *x, void *user)
+{
+    request_begin(user, x, API_COMPLETION);
+}
+
+/* ---- the table ---------------------------------------------------------------------------------------------------------- */
+const struct http_route front_routes[] = {
+    { "POST", "/v1/chat/completions", handle_chat,       .takes_json = true },
+    { "POST", "/v1/completions",      handle_completion, .takes_json = true },
+    { "GET",  "/v1/models",           handle_models, .is_open = false },
+    { "GET",  "/v1/models/",          handle_model, .is_open = false },
+    { "POST", "/tokenize",            handle_tokenize,   .takes_json = true },
+    { "POST", "/detokenize",          handle_detokenize, .takes_json = true },
+    { "GET",  "/version",             handle_version, .is_open = false },
+    { "GET",  "/openapi.json",        handle_openapi, .is_open = false },
+    { "GET",  "/live",                handle_live,       .is_open = true },
+    { "GET",  "/health",              handle_health,     .is_open = true },
+    { "GET",  "/ready",               handle_ready,      .is_open = true },
+    { "GET",  "/metrics",             handle_metrics,    .is_open = true },
+};
+const size_t n_front_routes = COUNT_OF(front_routes);
+
+bool front_admit(struct http_exchange *x, const struct http_route *route, void *user)
+{
+    struct front *f = user;
+    const char *given = http_header(x, "Authorization"), *metrics_key = f->options->metrics_key;
+    bool may = route->handle == handle_metrics && metrics_key ? auth_is(metrics_key, given) : route->is_open || !f->auth || auth_find(f->auth, given);
+    if (!may) {
+        http_add_header(x, "WWW-Authenticate", "Bearer");
+        http_answer_error(x, 401, given ? "the API key is not one of this server's" : "an API key is needed: Authorization: Bearer KEY");
+    }
+    return may;
+}
+
+/* Requests to generate have a line of their own (request.c); probes have none while all is well. */
+static bool is_told(const struct http_route *route, int status)
+{
+    if (!route)
+        return true;
+    bool generates = route->handle == handle_chat || route->handle == handle_completion, probes = route->is_open;
+    return generates ? status == 401 || status == 408 || status == 413 || status == 415 : !probes;
+}
+
+void front_answered(struct http_exchange *x, const struct http_route *route, int status, void *user)
+{
+    struct front *f = user;
+    metrics_count_http(&f->metrics, route ? route->path : "none", status);
+    if (is_told(route, status))
+        log_info("%s %s %s %d", http_request_id(x), http_method(x), route ? route->path : "(no route)", status);
+}
