@@ -5,6 +5,6 @@
 #include "cli/options.h"
 
 extern const struct command command_run, command_logits, command_bench, command_inspect, command_graph, command_tokenize, command_quantize,
-    command_perplexity, command_replica;
+    command_perplexity, command_serve, command_replica;
 
 #endif

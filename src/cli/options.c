@@ -55,6 +55,14 @@ static const struct flag flags[] = {
     { "--type", FLAG_TEXT, AT(type), OPTIONS_QUANTIZE, 0, 0, "T", "of the new weights, as Q4_K or Q8_0" },
     { "--pure", FLAG_SWITCH, AT(pure), OPTIONS_QUANTIZE, 0, 0, NULL, "the matrix that gives the logits gets T too" },
     { "--force", FLAG_SWITCH, AT(force), OPTIONS_QUANTIZE, 0, 0, NULL, "replace OUT when it is there" },
+    { "--host", FLAG_TEXT, AT(host), OPTIONS_SERVE, 0, 0, "H", "address to listen at; 0.0.0.0 is all of this machine's (127.0.0.1)" },
+    { "--port", FLAG_INTEGER, AT(port), OPTIONS_SERVE, 0, 65535, "P", "port to listen at; 0 is any that is free (8080)" },
+    { "--served-model-name", FLAG_TEXT, AT(served_name), OPTIONS_SERVE, 0, 0, "N", "what clients call the model (the file's name)" },
+    { "--api-key-file", FLAG_TEXT, AT(api_key_file), OPTIONS_SERVE, 0, 0, "FILE", "API keys, one a line; who has none gets 401 (no keys: anybody may ask)" },
+    { "--metrics-key", FLAG_TEXT, AT(metrics_key), OPTIONS_SERVE, 0, 0, "K", "the key that /metrics needs (none)" },
+    { "--cors-origin", FLAG_TEXT, AT(cors_origin), OPTIONS_SERVE, 0, 0, "O", "a page's origin that may ask from a browser, or * (none)" },
+    { "--keep-alive", FLAG_INTEGER, AT(keep_alive), OPTIONS_SERVE, 0, 86400, "S", "a comment goes into a stream that was quiet for S seconds; 0: none (15)" },
+    { "--strict", FLAG_SWITCH, AT(strict), OPTIONS_SERVE, 0, 0, NULL, "fields of requests that are not known are errors" },
     { "--max-sequences", FLAG_INTEGER, AT(max_sequences), OPTIONS_QUEUE, 1, 4096, "N", "most sequences computed at a time (64)" },
     { "--cache-tokens", FLAG_INTEGER, AT(cache_tokens), OPTIONS_QUEUE, 16, 1L << 30, "N", "tokens that the KV cache holds, of all sequences together (32768, or --context)" },
     { "--max-queue", FLAG_INTEGER, AT(max_queue), OPTIONS_QUEUE, 1, 1 << 20, "N", "most answers in work and waiting; beyond it clients get 429 (1024)" },
@@ -76,7 +84,7 @@ static const struct flag flags[] = {
     { "--listen", FLAG_TEXT, AT(listen), OPTIONS_REPLICA, 0, 0, "ADDR", "unix:PATH, or HOST:PORT of this machine alone, as 127.0.0.1:7000; port 0 is any that is free" },
     { "--epoch", FLAG_SEED, AT(epoch), OPTIONS_REPLICA, 0, 0, "N", "frames of another epoch are dropped (0)" },
     { "--tied", FLAG_SWITCH, AT(tied), OPTIONS_REPLICA, 0, 0, NULL, "end when the process that has started this one ends" },
-    { "--drain-timeout", FLAG_INTEGER, AT(drain_timeout), OPTIONS_REPLICA, 0, 86400, "S", "seconds for answers in work after a signal to end (25)" },
+    { "--drain-timeout", FLAG_INTEGER, AT(drain_timeout), OPTIONS_REPLICA | OPTIONS_SERVE, 0, 86400, "S", "seconds for answers in work after a signal to end (25)" },
     { "--json", FLAG_SWITCH, AT(json), OPTIONS_JSON, 0, 0, NULL, "one JSON object on standard output" },
 };
 
@@ -199,7 +207,8 @@ int options_parse(struct options *o, const struct command *command, int argc, ch
     const char **words = calloc((size_t)argc + 1, sizeof *words);
     *o = (struct options){ .n_new = 512, .top_p = 1, .repeat_penalty = 1, .top = 10, .batch = 1, .prompt_tokens = 512, .generate = 128, .repeat = 5,
                            .batches = "1", .window = 512, .activations = "int8", .pin = "yes", .after = "place", .format = "text",
-                           .layer = LAYER_ANY, .words = words, .max_sequences = 64, .max_queue = 1024, .drain_timeout = 25 };
+                           .layer = LAYER_ANY, .words = words, .host = "127.0.0.1", .port = 8080, .keep_alive = 15, .drain_timeout = 25,
+                           .max_sequences = 64, .max_queue = 1024 };
     if (!words)
         return error_set(ERR_NO_MEMORY, "out of memory for the command line");
     bool only_words = false;        /* after "--" */
@@ -250,6 +259,21 @@ struct compile_options options_compile(const struct options *o)
         .model = { .int8_activations = o->int8_activations, .cache_type = o->cache_type, .n_groups = (uint32_t)o->groups, .max_tokens = options_chunk(o), .max_rows = 1 },
         .mesh = o->mesh, .without = o->without_mask, .gathered = o->gathered,
     };
+}
+
+int options_words(const char **out, unsigned groups, const struct command *command, int argc, char **argv)
+{
+    int n = 0;
+    for (int i = 2; i < argc && strcmp(argv[i], "--"); i++) {
+        const struct flag *flag = find_flag(argv[i], command->groups);
+        if (!flag)
+            continue;
+        if (flag->groups & groups)
+            out[n++] = argv[i];
+        if (flag->kind != FLAG_SWITCH && ++i < argc && flag->groups & groups)
+            out[n++] = argv[i];
+    }
+    return n;
 }
 
 void options_release(struct options *o)

@@ -18,6 +18,7 @@ enum option_group {
     OPTIONS_QUANTIZE = 512,
     OPTIONS_PERPLEXITY = 1024,
     OPTIONS_QUEUE = 2048,       /* --max-sequences, --max-queue */
+    OPTIONS_SERVE = 4096,
     OPTIONS_REPLICA = 8192,
 };
 
@@ -48,10 +49,12 @@ struct options {
     long window;
     const char *logits, *against;
     long max_sequences, max_queue, cache_tokens;
+    const char *host, *served_name, *api_key_file, *metrics_key, *cors_origin;
+    long port, keep_alive;
+    bool strict;
     const char *listen;
     uint64_t epoch;
     bool tied;
-    long drain_timeout;
 
     /* made from the words above */
     struct mesh mesh;
@@ -74,6 +77,8 @@ int options_parse(struct options *out, const struct command *command, int argc, 
 uint32_t options_chunk(const struct options *options);
 /* How a rank's graph is compiled by commands that load nothing: steps of --chunk tokens, one row wanted. */
 struct compile_options options_compile(const struct options *options);
+/* The flags of these groups on a command's line, with their values, as they were typed.  out has room for argc; how many. */
+int options_words(const char **out, unsigned groups, const struct command *command, int argc, char **argv);
 void options_release(struct options *options);
 void options_help(const struct command *command);
 
