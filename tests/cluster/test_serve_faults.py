@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""What goes wrong around `stoa serve`: ranks that die or stop, clients that leave, a front that dies, signals to end, bad starts."""
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from job import ALLOWED_S
+from server import START_S, Server, t, text_of
+
+LAYOUTS = (("tp=1", 1), ("tp=2", 2))
+COMPLETE = "/v1/completions"
+LONG = {"prompt": "Once upon a time", "max_tokens": 4000, "temperature": 0, "ignore_eos": True}
+RED_S, BACK_S = 10, 60      # on a crowded machine; 3 and 10 are wanted on a quiet one
+
+
+def served(name, *args, layouts=LAYOUTS):
+    """Yields (name with the layout, a server of a model that takes its time, how many ranks)."""
+    if not t.have_model(name):
+        return
+    for layout, n_ranks in layouts:
+        with Server(t.MODEL, "--layout", layout, *args) as server:
+            if t.check(f"{name}, {layout}: it is ready", server.port and server.status("/ready") == 200, server.log[-5:]):
+                yield f"{name}, {layout}", server, n_ranks
+
+
+def goes_red_and_comes_back(name, s):
+    """Waits until the port says that nothing is served, and until it is; the port answers all the time."""
+    answers, stop = [], threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            answers.append((s.status("/live"), s.status("/health"), s.status("/ready")))
+            time.sleep(0.05)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    red = s.wait_for(lambda: any(a[2] == 503 for a in answers), RED_S)
+    t.check(f"{name}: /ready turns red", red, s.log[-5:])
+    back = s.wait_for(lambda: answers[-1][2] == 200, BACK_S)
+    t.check(f"{name}: and is back", back, s.log[-5:])
+    stop.set()
+    watcher.join()
+    t.check(f"{name}: the port is open all the time, /live is 200", all(a[0] == 200 for a in answers), answers)
+    t.check(f"{name}: /health tells the same as /ready", all(503 in (a[1], a[2]) or a[1] == a[2] for a in answers), answers)
+
+
+# ---- ranks ----
+def test_a_rank_dies():
+    for name, s, n_ranks in served("a rank dies"):
+        want = s.complete("The sea", 20).text
+        for rank in range(n_ranks):
+            for number in (signal.SIGKILL, signal.SIGSTOP):
+                what = f"{name}: idle, {number.name} of rank {rank}"
+                before = s.ranks(n_ranks)
+                if not t.check(f"{what}: it is there", before[rank], before):
+                    continue
+                os.kill(before[rank], number)
+                goes_red_and_comes_back(what, s)
+                t.check(f"{what}: no process of before is left", not set(before) & set(s.pids()), before)
+                t.equal(f"{what}: the same answer after", s.complete("The sea", 20).text, want)
+        restarts = s.metrics()["stoa_replica_restarts_total"]
+        t.equal(f"{name}: each is counted", restarts, 2 * n_ranks)
+        s.process.send_signal(signal.SIGTERM)
+        s.end(name)
+
+
+def test_a_busy_rank_dies():
+    """A stream that has begun ends with an error; what has not begun is answered as if nothing had been."""
+    for name, s, n_ranks in served("a busy rank dies"):
+        want = s.complete("The sea", 60).text
+        for number in (signal.SIGKILL, signal.SIGSTOP):
+            what = f"{name}: {number.name}"
+            whole = {}
+            with s.stream(COMPLETE, LONG) as stream:
+                t.equal(f"{what}: the stream begins", len(stream.events(5)), 5)
+                waiting = threading.Thread(target=lambda: whole.update(r=s.complete("The sea", 60)))
+                waiting.start()
+                s.wait_for(lambda: s.metrics()["vllm:num_requests_running"] == 2, 10)
+                os.kill(s.ranks(n_ranks)[-1], number)
+                found = stream.rest()
+                waiting.join()
+            last = found[-1]
+            t.check(f"{what}: the stream ends with an error event", isinstance(last, dict) and last.get("error", {}).get("message"), last)
+            t.check(f"{what}: without [DONE] and finish reason",
+                    "[DONE]" not in found and not any(c["finish_reason"] for e in found for c in e.get("choices", [])), found[-3:])
+            t.check(f"{what}: the other is answered whole", whole["r"].status == 200 and whole["r"].text == want, whole["r"])
+            t.check(f"{what}: it is ready again", s.wait_ready(), s.log[-5:])
+        m = s.metrics()
+        t.equal(f"{name}: errors are counted", m['vllm:request_success_total{finished_reason="error"}'], 2)
+
+
+def test_a_request_dies_twice():
+    for name, s, n_ranks in served("a request dies twice", layouts=LAYOUTS[:1]):
+        got = {}
+        asking = threading.Thread(target=lambda: got.update(r=s.post(COMPLETE, LONG)))
+        asking.start()
+        for _ in range(2):
+            s.wait_for(lambda: s.metrics()["vllm:num_requests_running"] == 1, START_S)
+            os.kill(s.ranks(n_ranks)[0], signal.SIGKILL)
+            s.wait_for(lambda: s.status("/ready") == 503, RED_S)
+        asking.join()
+        t.check(f"{name}: it is refused", got["r"].status == 503 and "twice" in got["r"].error["message"], got["r"])
+        t.check(f"{name}: the replica is back", s.wait_ready(), s.log[-5:])
+
+
+# ---- the front ----
+def test_the_front_is_killed():
+    for name, s, n_ranks in served("the front is killed"):
+        with s.stream(COMPLETE, LONG) as stream:
+            stream.events(3)
+            start = time.monotonic()
+            s.process.kill()
+            s.process.wait()
+            s.nothing_is_left(name, start)
+
+
+def test_the_front_sleeps():
+    """Its replica goes on meanwhile: nothing is started again."""
+    for name, s, _ in served("the front sleeps", layouts=LAYOUTS[:1]):
+        s.process.send_signal(signal.SIGSTOP)
+        time.sleep(4)
+        s.process.send_signal(signal.SIGCONT)
+        time.sleep(1)
+        t.equal(f"{name}: it is ready", s.status("/ready"), 200)
+        t.equal(f"{name}: nothing was started again", s.metrics()["stoa_replica_restarts_total"], 0)
+
+
+def test_drain():
+    for name, s, _ in served("drain"):
+        with s.stream(COMPLETE, {**LONG, "max_tokens": 60}) as stream:
+            stream.events(2)
+            kept = s.connect()
+            kept.request("GET", "/ready")
+            kept.getresponse().read()
+            s.process.send_signal(signal.SIGTERM)
+            t.check(f"{name}: not ready at once", s.wait_for(lambda: s.status("/ready") == 503, 5))
+            t.equal(f"{name}: alive and healthy", (s.status("/live"), s.status("/health")), (200, 200))
+            r = s.complete("a", 1)
+            t.check(f"{name}: new requests are 503", r.status == 503 and r.headers["retry-after"], r)
+            found = stream.rest()
+            t.equal(f"{name}: the running stream ends whole", found[-1], "[DONE]")
+            kept.close()
+        s.end(name)
+    for name, s, _ in served("drain: too long", "--drain-timeout", 1):
+        with s.stream(COMPLETE, LONG) as stream:
+            stream.events(2)
+            s.process.send_signal(signal.SIGTERM)
+            found = stream.rest()
+            t.check(f"{name}: the stream ends with an error", "error" in found[-1], found[-1])
+        s.end(name)
+    for name, s, _ in served("drain: a second signal"):
+        with s.stream(COMPLETE, LONG) as stream:
+            stream.events(2)
+            s.process.send_signal(signal.SIGINT)
+            s.wait_for(lambda: s.status("/ready") == 503, 5)
+            s.process.send_signal(signal.SIGTERM)
+            took = s.end(name)
+            t.check(f"{name}: it ends soon", took is not None and took < ALLOWED_S, took)
+    for name, s, _ in served("drain: idle"):
+        s.process.send_signal(signal.SIGTERM)
+        took = s.end(name)
+        t.check(f"{name}: it ends soon", took is not None and took < ALLOWED_S, took)
+
+
+# ---- streams ----
+def test_quiet_streams():
+    """Headers come at once, comments while nothing else does."""
+    for name, s, _ in served("quiet streams", "--keep-alive", "1", "--max-sequences", "1", layouts=LAYOUTS[:1]):
+        with s.stream(COMPLETE, LONG) as first:
+            first.events(2)
+            start = time.monotonic()
+            with s.stream(COMPLETE, {**LONG, "max_tokens": 2}) as second:
+                t.check(f"{name}: headers at once", second.response.status == 200 and time.monotonic() - start < 3, time.monotonic() - start)
+                lines = [second.line() for _ in range(3)]
+                t.check(f"{name}: comments while it waits", all(line.startswith(":") for line in lines), lines)
+                first.close()
+                found = second.rest()
+                t.equal(f"{name}: then the answer", (len(text_of(found)) > 0, found[-1]), (True, "[DONE]"))
+    for name, s, _ in served("no comments", "--keep-alive", "0", "--max-sequences", "1", layouts=LAYOUTS[:1]):
+        with s.stream(COMPLETE, LONG) as first:
+            first.events(2)
+            with s.stream(COMPLETE, {**LONG, "max_tokens": 2}) as second:
+                time.sleep(2)
+                first.close()
+                second.rest()
+                t.check(name, b":" != second.seen[:1] and b"\n:" not in second.seen, second.seen[:200])
+
+
+# ---- starts ----
+def test_health_through_load():
+    if not t.have_model("health through load"):
+        return
+    with Server(t.MODEL, is_ready=False) as s:
+        first = s.get("/health"), s.get("/live"), s.post(COMPLETE, {"prompt": "a"}), s.get("/v1/models")
+        t.check("health through load: the port is open before", first[0].status == 503 and "loading" in first[0].json["reason"], first[0])
+        t.equal("health through load: it lives", first[1].status, 200)
+        t.check("health through load: requests are refused", first[2].status == 503 and first[2].headers["retry-after"], first[2])
+        t.equal("health through load: the model is not known yet", first[3].status, 503)
+        t.check("health through load: then it is ready", s.wait_ready(), s.log[-5:])
+        t.check("health through load: and one line says so", len([x for x in s.log if "ready: " in x]) == 1, s.log)
+
+
+def test_bad_starts():
+    if not t.have_tiny("bad starts"):
+        return
+    m = t.tiny("tiny-q8_0")
+    with tempfile.TemporaryDirectory() as folder:
+        cut = os.path.join(folder, "cut.gguf")
+        shutil.copyfile(m, cut)
+        os.truncate(cut, os.path.getsize(cut) - 1000)
+        for what, args, code in (("no file", (os.path.join(folder, "none.gguf"),), 3), ("a file that was cut", (cut,), 3),
+                                 ("a layout that does not fit", (m, "--layout", "tp=16"), 2), ("a context beyond the model's", (m, "--context", "1000000"), 2),
+                                 ("no such flag", (m, "--frobnicate"), 2), ("no such address", (m, "--host", "256.1.1.1"), 2), ("hosts", (m, "--hosts", m), 2)):
+            r = t.stoa("serve", *args, *(() if "--port" in args else ("--port", "0")))
+            t.check(f"bad starts: {what}", r.code == code and "stoa: " in r.err, r)
+    with Server(m) as s:
+        r = t.stoa("serve", m, "--port", s.port)
+        t.check("bad starts: the port is taken", r.code == 2 and str(s.port) in r.err, r)
+
+
+if __name__ == "__main__":
+    t.run(globals())
