@@ -50,7 +50,7 @@ struct options {
     const char *logits, *against;
     long max_sequences, max_queue, cache_tokens;
     const char *host, *served_name, *api_key_file, *metrics_key, *cors_origin;
-    long port, keep_alive;
+    long port, keep_alive, drain_timeout;
     bool strict;
     const char *listen;
     uint64_t epoch;
