@@ -32,6 +32,8 @@ class Shape:
     ffn: int = 224
     layers: int = 7
     vocab: int = 301            # no multiple of 16, the rows of a packed panel
+    ids: int = 0                # that the tokenizer has, if not as many as there are rows
+    broken: int = -1            # a token whose embedding is no number
     tied: bool = False
     arch: str = "llama"
     biases: bool = False        # of Q, K and V
@@ -77,6 +79,8 @@ MODELS = {
     "tiny-legacy-mixtral": (replace(MIXTRAL, legacy=True), T.Q8_0, 1),      # the same weights
     "tiny-every": (replace(MIXTRAL, used=8), T.Q8_0, 1),        # every token goes to every expert: what travels is known
     "tiny-gemma3": (GEMMA3, MIXED, 1),
+    "tiny-vocab": (replace(PLAIN, layers=3, vocab=4400, ids=4003, broken=7), T.F32, 1),     # more ids than a list of candidates takes
+    "tiny-broken-moe": (replace(QWEN3MOE, layers=3, broken=7), T.F32, 1),
     "tiny-gemma3-caps": (replace(GEMMA3, attention_cap=5.0, final_cap=4.0), T.Q8_0, 1),     # caps that bend most logits
 }
 
@@ -173,6 +177,7 @@ CHATML = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\
 
 def add_tokenizer(writer, n_vocab):
     pieces = [*SPECIALS, *byte_characters().values(), *(m.replace(" ", "") for m in MERGES)]
+    pieces += [f"<{i}>" for i in range(len(pieces), n_vocab)]
     assert len(set(pieces)) == len(pieces) == n_vocab, (len(pieces), n_vocab)
     control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
     writer.add_tokenizer_model("gpt2")
@@ -234,6 +239,8 @@ def add_tensors(writer, s, kind):
             own = (T.Q6_K if kind is K_TYPES else T.Q8_0) if name.startswith("token_embd") else kind[n_matrices % len(kind)]
         n_matrices += 1
         values = encoded(name, shape, own, deviation)
+        if s.broken >= 0 and name.startswith("token_embd"):
+            values[s.broken] = np.nan
         if s.legacy and len(shape) == 3:
             for e in range(s.experts):
                 writer.add_tensor(name.replace("_exps.", f".{e}."), values[e].copy(), raw_dtype=own)
@@ -248,7 +255,7 @@ def write(path, name, shape, kind, n_parts):
     if not isinstance(kind, tuple):
         writer.add_file_type(gguf.LlamaFileType[FILE_TYPE[kind]])
     add_shape(writer, shape)
-    add_tokenizer(writer, shape.vocab)
+    add_tokenizer(writer, shape.ids or shape.vocab)
     add_tensors(writer, shape, kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
