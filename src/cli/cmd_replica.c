@@ -14,6 +14,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#define STEP_MS 100                     /* so that whoever watches can tell a slow replica from a dead one, and nobody waits long for his turn */
+
 /* A signal becomes a byte in a pipe, the next one ends the process as it would have. */
 static int signal_pipe[2] = { -1, -1 };
 
@@ -72,7 +74,8 @@ static uint32_t cache_tokens(const struct options *o)
 
 static int run(struct options *o, int argc, char **argv)
 {
-    struct session_needs needs = { .max_sequences = (uint32_t)o->max_sequences, .cache_tokens = cache_tokens(o), .drains = true };
+    struct session_needs needs = { .max_sequences = (uint32_t)o->max_sequences, .cache_tokens = cache_tokens(o), .step_ms = STEP_MS,
+                                   .epoch = o->epoch, .drains = true };
     if (!o->listen)
         return report_error(error_set(ERR_USAGE, "where is it to listen?  --listen unix:PATH or HOST:PORT"));
     if (o->tied && !comm_world_given())

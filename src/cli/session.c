@@ -36,7 +36,8 @@ static struct engine_options engine_options(const struct options *o, const struc
         .chunk = options_chunk(o), .context = needs->context ? needs->context : (uint32_t)o->context,
         .max_sequences = needs->max_sequences, .isa = o->isa, .without = o->without_mask, .full_logits = needs->full_logits,
         .hidden_norms = needs->hidden_norms, .gathered = o->gathered, .profile = o->roofline, .packed_cache = o->packed_cache,
-        .no_prefix_cache = needs->no_prefix_cache, .cache_blocks = DIV_UP(needs->cache_tokens, BLOCK_TOKENS * o->mesh.size[AXIS_DP]),
+        .no_prefix_cache = needs->no_prefix_cache, .step_ms = needs->step_ms, .epoch = needs->epoch,
+        .cache_blocks = DIV_UP(needs->cache_tokens, BLOCK_TOKENS * o->mesh.size[AXIS_DP]),
     };
 }
 

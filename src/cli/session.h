@@ -22,6 +22,8 @@ struct session_needs {
     bool full_logits, hidden_norms, chat, reads_input;
     bool drains;                /* see struct launch_options */
     uint32_t context;           /* 0: --context */
+    uint32_t step_ms;           /* see struct engine_options */
+    uint64_t epoch;             /* likewise */
     uint32_t cache_tokens;      /* most that the KV cache holds, of all sequences; 0: what max_sequences of them can need */
     bool no_prefix_cache;       /* what is measured is computed */
 };

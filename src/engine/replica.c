@@ -73,6 +73,7 @@ static void send_progress(struct replica *r)
     struct engine_load load;
     engine_load(r->engine, &load);
     progress.steps = load.steps;
+    progress.predicted_us = engine_predicted_us(r->engine);
     progress.running = load.running;
     progress.waiting = load.waiting;
     progress.free_blocks = load.free_blocks;
@@ -298,9 +299,9 @@ static int loop(struct replica *r)
         look_for_the_end(r);
         if (seconds_now() >= r->end_s || (r->end_s < INFINITY && !r->first))
             return 0;
-        if (r->first)
-            err = step(r);
-        if (seconds_now() >= r->next_progress_s)
+        bool is_idle = !r->first, is_due = seconds_now() >= r->next_progress_s;
+        err = !is_idle ? step(r) : is_due ? engine_beat(r->engine) : 0;
+        if (!err && is_due)
             send_progress(r);
     }
     return err;
