@@ -296,6 +296,73 @@ def test_progress():
             t.equal(f"{name}: so are tokens of prompts", front.progress["prompt_tokens"], 3)
 
 
+def anonymous_kb(process):
+    with open(f"/proc/{process['pid']}/status") as f:
+        return sum(int(line.split()[1]) for line in f if line.startswith(("RssAnon", "VmSwap")))
+
+
+def test_many_requests():
+    """Half with logprobs, a tenth cancelled, some with the same prompt: what one leaves behind would show."""
+    if not t.have_tiny("many requests"):
+        return
+    n_first, n_all, n_open = 1500, 4500, 48
+    for flags in [(), ("--layout", "tp=2")]:
+        name = f"many requests {' '.join(flags)}"
+        with Replica("--cache-tokens", 4096, "--max-sequences", 16, *flags) as replica, replica.front() as front:
+            before, threads = [], [len(os.listdir(f"/proc/{x['pid']}/task")) for x in front.hello["processes"]]
+            files = [len(os.listdir(f"/proc/{x['pid']}/fd")) for x in front.hello["processes"]]
+            for i in range(n_all):
+                prompt = [1 + (i // 250 + j * (i % 3)) % 299 for j in range(1 + i % 40)] if i % 4 else [5] * 20
+                front.submit(i, prompt, 1 + i % 12, {"temperature": 1.0, "seed": i}, logprobs=bool(i % 2), top_logprobs=i % 2 * 3)
+                if i % 10 == 9:
+                    front.cancel(i)
+                front.until(lambda: i + 1 - len(front.finished) < n_open)
+                if i == n_first:
+                    before = list(map(anonymous_kb, front.hello["processes"]))
+            front.until(lambda: len(front.finished) == n_all)
+            after = list(map(anonymous_kb, front.hello["processes"]))
+            reasons = [x["reason"] for x in front.finished.values()]
+            t.equal(f"{name}: how they ended", set(reasons), {frames.LENGTH, frames.CANCELLED})
+            t.check(f"{name}: cancelled ones", n_all / 50 < reasons.count(frames.CANCELLED) <= n_all / 10, reasons.count(frames.CANCELLED))
+            t.check(f"{name}: memory is flat", all(y - x < 300 + 0.01 * x for x, y in zip(before, after)), f"{before} kB, then {after}")
+            t.equal(f"{name}: threads", [len(os.listdir(f"/proc/{x['pid']}/task")) for x in front.hello["processes"]], threads)
+            t.equal(f"{name}: open files", [len(os.listdir(f"/proc/{x['pid']}/fd")) for x in front.hello["processes"]], files)
+            front.until(lambda: idle(front))
+            t.check(f"{name}: the prefix cache is in use", front.progress["prefix_hits"] > 0, front.progress)
+
+
+def test_a_stopped_rank_is_silent():
+    if not t.have_tiny("a stopped rank"):
+        return
+    for number in 0, 1:
+        for n_new in 0, 1000:
+            name = f"rank {number} is stopped, {'busy' if n_new else 'idle'}"
+            with Replica("--layout", "tp=2") as replica, replica.front() as front:
+                front.until(lambda: front.progress)
+                if n_new:
+                    front.submit(1, [1, 2, 3], n_new)
+                    front.until(lambda: 1 in front.tokens)
+                os.kill(replica.rank(number), signal.SIGSTOP)
+                time.sleep(1)                   # what was under way
+                front.socket.settimeout(0.2)
+                try:
+                    while True:
+                        front.read()
+                except TimeoutError:
+                    pass
+                front.socket.settimeout(1.5)
+                try:
+                    t.check(f"{name}: silence", False, front.read())
+                except TimeoutError:
+                    t.check(f"{name}: silence", True)
+                os.kill(replica.rank(number), signal.SIGCONT)
+                front.socket.settimeout(front.timeout)
+                n = front.n_progress
+                front.until(lambda: front.n_progress > n)
+                if n_new:
+                    t.equal(f"{name}: it goes on", len(front.answer(1)[0]), n_new)
+
+
 # ---- ends ----
 def test_drain():
     if not t.have_tiny("drain"):
