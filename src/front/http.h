@@ -4,14 +4,15 @@
  * whoever it hands the exchange to, answers later: whole with http_answer(), or as a stream.  A stream is pulled: when the socket
  * takes bytes, fill() is asked for them, so that a slow client costs what its answer's state costs and no more.
  *
- * A client that leaves while it waits, or while its stream runs, ends the exchange: on_gone() is called, once, and the exchange must not be used
- * after it returns.  Leaving is closing the connection or only its sending half, which look alike from here; a whole answer that has been
- * given is still sent to a client that has closed its half.  An exchange that has been answered or whose stream has ended is the server's
- * again at once: neither on_gone() nor fill() is called any more.  No function below calls back before it returns, but http_server_close().
+ * A client that leaves while it waits, or while its stream runs, ends the exchange: on_gone() is called, once, and the exchange must
+ * not be used after it returns.  Leaving is closing the connection or only its sending half, which look alike from here; a whole
+ * answer that has been given is still sent to a client that has closed its half.  An exchange that has been answered or whose stream
+ * has ended is the server's again at once: neither on_gone() nor fill() is called any more.  No function below calls back before it
+ * returns, but http_server_close().
  *
- * Parsed strictly, see http_parse.h; what is refused ends the connection.  Pipelined requests are answered one after the other.  A connection
- * that sends a head or body too slowly is closed with 408.  HEAD is GET without a body in the answer.  OPTIONS is answered here, so are unknown
- * paths (404) and methods (405, 501).  Every answer has the x-request-id of its exchange. */
+ * Parsed strictly, see http_parse.h; what is refused ends the connection.  Pipelined requests are answered one after the other.  A
+ * connection that sends a head or body too slowly is closed with 408.  HEAD is GET without a body in the answer.  OPTIONS is answered
+ * here, so are unknown paths (404) and methods (405, 501).  Every answer has the x-request-id of its exchange. */
 #ifndef STOA_FRONT_HTTP_H
 #define STOA_FRONT_HTTP_H
 
@@ -52,8 +53,8 @@ struct http_options {
     void *user;                     /* of every handler */
     /* After the head, before the body is read: whether the exchange may go on; it has answered when it gives false.  NULL: always. */
     bool (*admit)(struct http_exchange *x, const struct http_route *route, void *user);
-    /* For metrics and logs, once for each exchange that was answered, when the answer is sent or cut; route is NULL where there was none.  NULL is
-     * fine. */
+    /* For metrics and logs, once for each exchange that was answered, when the answer is sent or cut; route is NULL where there was
+     * none.  NULL is fine. */
     void (*answered)(struct http_exchange *x, const struct http_route *route, int status, void *user);
     const char *cors_origin;        /* NULL: no CORS headers; "*", or one origin */
     /* What an error of the server's own (404, 405, 413, 415, 431 ...) has as its body: a text for people in, a body of type
@@ -61,9 +62,9 @@ struct http_options {
     void (*error_body)(struct buffer *out, int status, const char *text, void *user);
 };
 
-/* Listens on every address of the host's name and accepts from now on; routes and strings are borrowed until it is closed.  ERR_USAGE for an
- * address that is none or taken.  Raises the process's limit of open files as far as it may; where that allows fewer connections, fewer are held:
- * those beyond are answered 503 and closed. */
+/* Listens on every address of the host's name and accepts from now on; routes and strings are borrowed until it is closed.
+ * ERR_USAGE for an address that is none or taken.  Raises the process's limit of open files as far as it may; where that allows fewer
+ * connections, fewer are held.  Those beyond are answered 503 and closed. */
 int http_server_open(struct http_server **out, struct loop *loop, const struct http_options *options);
 uint16_t http_server_port(const struct http_server *server);
 uint32_t http_server_n_connections(const struct http_server *server);
@@ -87,16 +88,18 @@ uint64_t http_n_sent(const struct http_exchange *x);            /* bytes of the 
 /* Called once when the client is gone or the server closes, before an answer was complete. */
 void http_on_gone(struct http_exchange *x, void (*gone)(void *user), void *user);
 
-/* A header of the answer to come; both are copied.  Control characters of the value become blanks, so it cannot bring a header of its own. */
+/* A header of the answer to come; both are copied.  Control characters of the value become blanks, so that it cannot bring a header of
+ * its own. */
 void http_add_header(struct http_exchange *x, const char *name, const char *value);
 void http_answer(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes);
 /* The same by way of options.error_body. */
 void http_answer_error(struct http_exchange *x, int status, const char *text);
 
-/* Head now, bytes when the socket takes them.  fill() appends what there is to send, some 64 KB at most; nothing: it is asked again after
- * http_stream_wake().  It calls http_stream_end() when what it has appended is the last; called from elsewhere, that ends the stream with what
- * has been appended so far.  An HTTP/1.0 client gets the bytes as they are and the connection's end as theirs. */
-void http_stream_begin(struct http_exchange *x, int status, const char *content_type, void (*fill)(struct buffer *out, void *user), void *user);
+/* Head now, bytes when the socket takes them.  fill() appends what there is to send, some 64 KB at most; nothing: it is asked again
+ * after http_stream_wake().  It calls http_stream_end() when what it has appended is the last; called from elsewhere, that ends the
+ * stream with what has been appended so far.  An HTTP/1.0 client gets the bytes as they are and the connection's end as theirs. */
+typedef void http_fill_fn(struct buffer *out, void *user);
+void http_stream_begin(struct http_exchange *x, int status, const char *content_type, http_fill_fn *fill, void *user);
 void http_stream_wake(struct http_exchange *x);
 void http_stream_end(struct http_exchange *x);
 

@@ -288,7 +288,9 @@ void http_connection_open(struct http_server *server, int fd, const char *addres
         close(fd);
         return;
     }
-    *c = (struct connection){ .watch = { connection_ready, fd, EPOLLIN }, .timer.due = deadline_is_over, .server = server, .is_fresh = true };
+    *c = (struct connection){ .watch = { connection_ready, fd, EPOLLIN }, .timer.due = deadline_is_over };
+    c->server = server;
+    c->is_fresh = true;
     c->exchange.connection = c;
     snprintf(c->address, sizeof c->address, "%s", address);
     http_parser_init(&c->parser, &server->parse_limits);

@@ -216,7 +216,7 @@ void http_answer_error(struct http_exchange *x, int status, const char *text)
     buffer_release(&body);
 }
 
-void http_stream_begin(struct http_exchange *x, int status, const char *content_type, void (*fill)(struct buffer *out, void *user), void *user)
+void http_stream_begin(struct http_exchange *x, int status, const char *content_type, http_fill_fn *fill, void *user)
 {
     struct connection *c = x->connection;
     begin_answer(x, status);

@@ -1,16 +1,16 @@
 /* http_impl.h: what the files of the HTTP server share.
  *
- *      IDLE ──first byte──> HEAD ──head──> BODY ──whole──> ANSWER ──sent──> IDLE, or LINGER ──client has closed──> freed
+ *      IDLE ──first byte──> HEAD ──head──> BODY ──whole──> ANSWER ──sent──> IDLE, or LINGER ──the client closes──> freed
  *        └──refused, or answered before the body is read──────┘
  *
  *   IDLE    nothing of a request is there; holds no buffer.
  *   HEAD, BODY   reads; a deadline runs that no byte of the client's moves.
  *   ANSWER  an exchange is under way: awaited, streaming or being sent.  Nothing is read: what the client pipelines waits.
- *   LINGER  everything is sent and our half is closed.  Input is thrown away for a moment: closing with input unread would make the kernel send a
- *           reset, which may destroy the answer before the client has read it.
+ *   LINGER  everything is sent and our half is closed.  Input is thrown away for a moment: closing with input unread would make the
+ *           kernel send a reset, which may destroy the answer before the client has read it.
  *
- * Everything is driven from two places, http_connection_ready() and http_connection_step(); what others call only marks and lists the connection
- * for a step, so no callback runs inside a call of the handler's. */
+ * Everything is driven from the loop: by a descriptor that is ready, a deadline, or http_connections_step().  What handlers call only
+ * marks the connection and lists it for a step, so no callback runs inside a call of theirs. */
 #ifndef STOA_FRONT_HTTP_IMPL_H
 #define STOA_FRONT_HTTP_IMPL_H
 
@@ -31,7 +31,7 @@ struct http_exchange {
     struct buffer headers;              /* of the answer */
     void (*gone)(void *user);
     void *gone_user;
-    void (*fill)(struct buffer *out, void *user);       /* NULL: not a stream */
+    http_fill_fn *fill;                 /* NULL: not a stream */
     void *fill_user;
     int status;                         /* 0: no answer yet */
     uint64_t n_sent;

@@ -5,7 +5,9 @@
 #include <string.h>
 #include <strings.h>
 
-enum { STATE_HEAD, STATE_HEAD_TOLD, STATE_SIZED, STATE_CHUNK_SIZE, STATE_CHUNK, STATE_CHUNK_END, STATE_TRAILER, STATE_WHOLE, STATE_REFUSED };
+enum {
+    STATE_HEAD, STATE_HEAD_TOLD, STATE_SIZED, STATE_CHUNK_SIZE, STATE_CHUNK, STATE_CHUNK_END, STATE_TRAILER, STATE_WHOLE, STATE_REFUSED
+};
 enum { MOST_LINE = 4096, MOST_EXTRA = 16384, MOST_SIZE_DIGITS = 16 };
 
 static enum http_part refuse(struct http_parser *p, int status, const char *why)

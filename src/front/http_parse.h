@@ -4,10 +4,10 @@
  *
  *      HEAD ──blank line──> head told ──> BODY ──length or last chunk──> whole told ──http_parser_next()──> HEAD
  *
- * What could make another server on the way see other requests than this one is refused (400): a line that does not end in CR LF, a blank before
- * a colon, a folded line, two lengths, a length and a transfer coding, "+5", a control character.  After a refusal nothing is read any more.
- * In a path %XX is decoded, but never to a control character (400).  A "/" that comes of %2F may stand only in the rest of a prefix route:
- * n_plain says where the first one is.  Trailers and chunk extensions are checked and dropped. */
+ * What could make another server on the way see other requests than this one is refused (400): a line that does not end in CR LF, a
+ * blank before a colon, a folded line, two lengths, a length and a transfer coding, "+5", a control character.  After a refusal nothing
+ * is read any more.  In a path %XX is decoded, but never to a control character (400).  A "/" that comes of %2F may stand only in the
+ * rest of a prefix route: n_plain says where the first one is.  Trailers and chunk extensions are checked and dropped. */
 #ifndef STOA_FRONT_HTTP_PARSE_H
 #define STOA_FRONT_HTTP_PARSE_H
 

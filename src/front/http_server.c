@@ -68,8 +68,8 @@ static void listener_ready(struct watch *watch, uint32_t events)
 }
 
 /* ---- listening ---- */
-/* Accepted sockets inherit these.  Sending: a token is not held back; a client that reads slowly holds little of the kernel's memory, so that it
- * is seen.  A client whose machine is gone answers no probe, and is seen too. */
+/* Accepted sockets inherit these.  A token is not held back; a client that reads slowly holds little of the kernel's memory, so that it is
+ * seen; one whose machine is gone answers no probe, and is seen too. */
 static void set_options(struct http_server *server, int fd, const struct addrinfo *at, bool is_only)
 {
     static const struct { int level, name, value; } options[] = {
@@ -140,8 +140,8 @@ static bool is_repeated(const struct addrinfo *first, const struct addrinfo *at)
     return false;
 }
 
-/* A name may stand for several addresses, as localhost does.  One that this machine does not have (IPv6 is often off) is no error while another
- * works; one that is taken is: somebody else would get a part of our clients. */
+/* A name may stand for several addresses, as localhost does.  One that this machine does not have (IPv6 is often off) is no error while
+ * another works; one that is taken is: somebody else would get a part of our clients. */
 static int listen_at_all(struct http_server *server, const char *host)
 {
     struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *found;

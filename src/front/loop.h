@@ -4,8 +4,8 @@
  * it, and none takes more than 5 ms: what takes longer goes to workers.h.  Only loop_post() and loop_stop() may be called
  * from elsewhere.
  *
- * A turn: descriptors that are ready, jobs that were posted, timers that are due.  What a turn posts or sets anew waits for the next one, so
- * nobody starves the others.  Linux only: epoll, eventfd. */
+ * A turn: descriptors that are ready, jobs that were posted, timers that are due.  What a callback posts or sets anew waits for the
+ * next turn at the earliest, so nobody starves the others.  Linux only: epoll, eventfd. */
 #ifndef STOA_FRONT_LOOP_H
 #define STOA_FRONT_LOOP_H
 

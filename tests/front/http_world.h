@@ -1,4 +1,5 @@
-/* http_world.h: the HTTP server on real sockets, for tests: a thread runs its loop with routes made for tests, the test's own is its clients. */
+/* http_world.h: the HTTP server on real sockets, for tests: a thread runs its loop with routes made for tests, the test's own is its
+ * clients. */
 #ifndef STOA_TESTS_HTTP_WORLD_H
 #define STOA_TESTS_HTTP_WORLD_H
 
@@ -112,7 +113,8 @@ static inline void show(struct http_exchange *x, void *user)
     const char *header = http_header(x, "X-A");
     http_body(x, &n);
     (void)user;
-    buffer_printf(&out, "%s %s rest=%s x-a=%s body=%zu from=%s id=%s", http_method(x), http_path(x), http_path_rest(x), header ? header : "-", n,
+    buffer_printf(&out, "%s %s rest=%s ", http_method(x), http_path(x), http_path_rest(x));
+    buffer_printf(&out, "x-a=%s body=%zu from=%s id=%s", header ? header : "-", n,
                   http_client_address(x), http_request_id(x));
     http_add_header(x, "X-B", "one\r\nX-Evil: yes");
     http_answer(x, 200, "text/plain", out.bytes, out.size);
@@ -241,8 +243,8 @@ static const struct http_route routes[] = {
 
 static inline struct http_options usual(void)
 {
-    return (struct http_options){ .host = "127.0.0.1", .limits = http_usual_limits, .routes = routes, .n_routes = COUNT_OF(routes), .admit = admit,
-                                  .answered = answered, .error_body = error_body };
+    return (struct http_options){ .host = "127.0.0.1", .limits = http_usual_limits, .routes = routes, .n_routes = COUNT_OF(routes),
+                                  .admit = admit, .answered = answered, .error_body = error_body };
 }
 
 static inline void *run(void *user)
@@ -320,9 +322,14 @@ static inline void connections_come_to(int want)
 }
 
 /* ---- a client ---- */
+static inline struct sockaddr_in loopback(uint16_t port)
+{
+    return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+}
+
 static inline int dial(void)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(http_server_port(server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in at = loopback(http_server_port(server));
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (!check(fd >= 0) || !check_int(connect(fd, (struct sockaddr *)&at, sizeof at), 0))
         exit(check_done());

@@ -100,7 +100,7 @@ static void drain(void)
 
 static bool can_dial(uint16_t port)
 {
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in at = loopback(port);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), err = connect(fd, (struct sockaddr *)&at, sizeof at);
     close(fd);
     return !err;
@@ -225,7 +225,7 @@ static void test_no_files(void)
     begin(&options);
     check_begin("without descriptors the loop does not spin, and goes on when there are some");
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(http_server_port(server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in at = loopback(http_server_port(server));
     check_int(getrlimit(RLIMIT_NOFILE, &before), 0);
     int next = dup(fd);                 /* the next free one */
     close(next);

@@ -1,5 +1,5 @@
-/* test_http_parse.c: requests as RFC 9112 has them and as attackers send them; every row is fed whole, byte by byte and cut at every place, and
- * must give the same. */
+/* test_http_parse.c: requests as RFC 9112 has them and as attackers send them; every row is fed whole, byte by byte and cut at every place,
+ * and must give the same. */
 #include "front/http_parse.h"
 #include "tests/check.h"
 
@@ -13,7 +13,7 @@ static const struct http_parse_limits limits = { .head_bytes = 400, .body_bytes 
 #define POST "POST / HTTP/1.1\r\nHost: h\r\n"
 #define CHUNKED POST "Transfer-Encoding: chunked\r\n\r\n"
 
-/* want: what told() makes of it: "METHOD path minor keep-alive body" of each request, or the status of a refusal; "..." where more is needed. */
+/* want: "METHOD path minor keep-alive |body;" of each request, or the status of a refusal; "..." where more is needed. */
 static const struct { const char *name, *bytes, *want; } rows[] = {
     { "the least", GET "\r\n", "GET / 1 keep |;" },
     { "HTTP/1.0", "GET /a HTTP/1.0\r\n\r\n", "GET /a 0 close |;" },
@@ -40,7 +40,8 @@ static const struct { const char *name, *bytes, *want; } rows[] = {
     { "2^64 + 5 is not 5", POST "Content-Length: 18446744073709551621\r\n\r\nhello", "413" },
     { "a body of chunks", CHUNKED "5\r\nhello\r\n1;a=b\r\n!\r\n0\r\n\r\n", "POST / 1 keep |hello!;" },
     { "no chunk", CHUNKED "0\r\n\r\n", "POST / 1 keep |;" },
-    { "hex of both cases, zeros", CHUNKED "00A\r\n0123456789\r\n000b\r\n0123456789a\r\n000\r\n\r\n", "POST / 1 keep |01234567890123456789a;" },
+    { "hex of both cases, zeros", CHUNKED "00A\r\n0123456789\r\n000b\r\n0123456789a\r\n000\r\n\r\n",
+      "POST / 1 keep |01234567890123456789a;" },
     { "trailers are dropped", CHUNKED "1\r\na\r\n0\r\nX: y\r\nContent-Length: 7\r\n\r\n" GET "\r\n", "POST / 1 keep |a;GET / 1 keep |;" },
     { "chunks that are too much", CHUNKED "60\r\n"
       "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\r\n5\r\n", "413" },
@@ -196,8 +197,10 @@ static void test_rows(void)
 /* A NUL does not fit into a row. */
 static void test_nul(void)
 {
-    static const char *const with_star[] = { "G*T / HTTP/1.1\r\nHost: h\r\n\r\n", "GET /* HTTP/1.1\r\nHost: h\r\n\r\n", GET "A: *\r\n\r\n", GET "*",
-                                             CHUNKED "5*\r\n", CHUNKED "0\r\nA:*\r\n\r\n" };
+    static const char *const with_star[] = {
+        "G*T / HTTP/1.1\r\nHost: h\r\n\r\n", "GET /* HTTP/1.1\r\nHost: h\r\n\r\n", GET "A: *\r\n\r\n", GET "*", CHUNKED "5*\r\n",
+        CHUNKED "0\r\nA:*\r\n\r\n",
+    };
     check_begin("a NUL is refused wherever it stands in a line");
     for (size_t i = 0; i < COUNT_OF(with_star); i++) {
         char *bytes = strdup(with_star[i]);
@@ -291,7 +294,7 @@ static void test_small_chunks(void)
 /* ---- fields ---- */
 static void test_fields(void)
 {
-    static const char head[] = "GET / HTTP/1.1\r\nHost: h\r\nX-A:  one \r\nx-a:\ttwo\t\r\nEmpty:\r\nExpect: 100-Continue\r\nB: a\tb \xff\r\n\r\n";
+    static const char head[] = GET "X-A:  one \r\nx-a:\ttwo\t\r\nEmpty:\r\nExpect: 100-Continue\r\nB: a\tb \xff\r\n\r\n";
     struct http_parser p = { 0 };
     size_t n_used, place = 0;
     check_begin("headers are found, trimmed, in any case");

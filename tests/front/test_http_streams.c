@@ -107,7 +107,9 @@ static void leave(int fd)
 
 static void test_leaving(void)
 {
-    static const struct { const char *name; void (*leave)(int fd); } ways[] = { { "closes", leave }, { "closes its half", half_close }, { "resets", reset } };
+    static const struct { const char *name; void (*leave)(int fd); } ways[] = {
+        { "closes", leave }, { "closes its half", half_close }, { "resets", reset },
+    };
     static const char *const paths[] = { "/never", "/idle", "/flood" };
     struct http_options options = usual();
     int want = 0;
