@@ -3,7 +3,7 @@
 #include "kernel/simd.h"
 
 #define UNROLL _Pragma("GCC unroll 8")
-#define TILE_ROWS 4
+#define TILE_ROWS 8
 #define PLAIN_ROWS 4
 #define TILE_PANELS 1
 #define MAX_STRIPS 2
