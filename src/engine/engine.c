@@ -161,7 +161,8 @@ static int open_sampling(struct engine *e)
     e->edited = calloc(e->model.n_vocab, sizeof *e->edited);
     e->late_row = calloc(n_rows, sizeof *e->late_row);
     e->bins = calloc(e->mesh.size[AXIS_TP] * SAMPLE_BINS, sizeof *e->bins);
-    return e->row_max && e->n_listed && e->edited && e->late_row && e->bins ? 0 : error_set(ERR_NO_MEMORY, "no memory for sampling");
+    buffer_reserve(&e->result, result_max_bytes(e));
+    return e->row_max && e->n_listed && e->edited && e->late_row && e->bins && !e->result.failed ? 0 : error_set(ERR_NO_MEMORY, "no memory for sampling");
 }
 
 static int open_rank(struct engine *e, const struct model_file *file)

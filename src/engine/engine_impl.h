@@ -110,8 +110,7 @@ struct engine {
     struct flight *flight;              /* ring of n_flights */
     uint32_t n_flights, first_flight, n_in_flight, next_number;
     bool has_failed;                    /* other ranks may be anywhere: nothing can be asked of them any more */
-    struct candidate *candidates;       /* merged, grown when needed */
-    size_t candidates_room;
+    struct candidate *candidates;       /* [tp * SAMPLE_MAX_LIST]: a row's, merged */
     struct candidate *largest;          /* [tp * SAMPLE_MAX_TOP]: of the raw logits, merged */
     float *full_row;                    /* [n_vocab] */
     struct buffer *incoming;            /* [ranks of a group's last stage] */
@@ -125,6 +124,8 @@ int processes_gather(struct rank_process **out, struct comm *world);
 /* result.c */
 /* This rank's part of the plan's result, for the leader; late: the plan's late input, when it is here already. */
 int result_collect(struct engine *e, const struct plan *plan, const struct buffer *late, struct buffer *out);
+/* Most bytes of a rank's candidates for a plan; rows of whole logits come beyond. */
+size_t result_max_bytes(const struct engine *e);
 /* Leader: group by group, rank by rank of the last stage, takes rows and hands them to their sequences. */
 int result_apply(struct engine *e, struct flight *f);
 

@@ -23,7 +23,8 @@ int flight_open(struct engine *e, struct flight *f)
     f->request = calloc(e->n_ranks, sizeof *f->request);
     f->group = calloc(e->n_groups, sizeof *f->group);
     f->late_request = calloc(e->n_ranks, sizeof *f->late_request);
-    bool have_all = f->request && f->late_request && f->group;
+    buffer_reserve(&f->own_result, result_max_bytes(e));
+    bool have_all = f->request && f->late_request && f->group && !f->own_result.failed;
     for (uint32_t g = 0; have_all && g < e->n_groups; g++) {
         struct group_plan *p = &f->group[g];
         int err = plan_open(&p->plan, most);

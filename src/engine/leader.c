@@ -29,10 +29,15 @@ int leader_open(struct engine *e)
     e->full_row = calloc(e->model.n_vocab, sizeof *e->full_row);
     e->incoming = calloc(e->mesh.size[AXIS_TP], sizeof *e->incoming);
     e->taken = calloc(e->mesh.size[AXIS_TP], sizeof *e->taken);
+    e->candidates = calloc((size_t)e->mesh.size[AXIS_TP] * SAMPLE_MAX_LIST, sizeof *e->candidates);
     e->largest = calloc((size_t)e->mesh.size[AXIS_TP] * SAMPLE_MAX_TOP, sizeof *e->largest);
-    if (!e->group || !e->flight || !e->full_row || !e->incoming || !e->taken || !e->largest)
+    if (!e->group || !e->flight || !e->full_row || !e->incoming || !e->taken || !e->candidates || !e->largest)
         return error_set(ERR_NO_MEMORY, "no memory for the leader");
     int err = 0;
+    for (uint32_t i = 0; i < e->mesh.size[AXIS_TP]; i++) {
+        buffer_reserve(&e->incoming[i], result_max_bytes(e));
+        err = e->incoming[i].failed ? error_set(ERR_NO_MEMORY, "no memory for results") : err;
+    }
     for (uint32_t i = 0; !err && i < e->n_groups; i++)
         err = open_group(e, &e->group[i]);
     for (uint32_t i = 0; !err && i < e->n_flights; i++)

@@ -127,6 +127,12 @@ static int collect_rows(struct engine *e, const struct plan *plan, struct buffer
     return err;
 }
 
+size_t result_max_bytes(const struct engine *e)
+{
+    size_t n_rows = e->options.full_logits ? 1 : e->limits.n_rows;
+    return n_rows * (sizeof(struct candidate_row) + (SAMPLE_MAX_LIST + SAMPLE_MAX_TOP) * sizeof(struct candidate));
+}
+
 int result_collect(struct engine *e, const struct plan *plan, const struct buffer *late, struct buffer *out)
 {
     int err = 0;
@@ -162,18 +168,6 @@ static int receive_results(struct engine *e, struct flight *f, uint32_t group)
     return 0;
 }
 
-static int room_for_candidates(struct engine *e, size_t n)
-{
-    if (n <= e->candidates_room)
-        return 0;
-    struct candidate *more = realloc(e->candidates, 2 * n * sizeof *more);
-    if (!more)
-        return error_set(ERR_NO_MEMORY, "no memory for candidates");
-    e->candidates = more;
-    e->candidates_room = 2 * n;
-    return 0;
-}
-
 static void add_up(struct candidate_row *all, const struct candidate_row *row)
 {
     all->n_candidates += row->n_candidates;
@@ -193,11 +187,8 @@ static int take_found(struct engine *e, const struct buffer *from, size_t *taken
         return error_set(ERR_PEER, "a result is too short");
     memcpy(&row, from->bytes + *taken, sizeof row);
     size_t n = row.n_candidates, n_bytes = (n + row.n_top) * sizeof(struct candidate);
-    if (from->size - *taken - sizeof row < n_bytes || row.n_top > SAMPLE_MAX_TOP)
-        return error_set(ERR_PEER, "a result is too short");
-    int err = room_for_candidates(e, all->n_candidates + n);
-    if (err < 0)
-        return err;
+    if (from->size - *taken - sizeof row < n_bytes || n > SAMPLE_MAX_LIST || row.n_top > SAMPLE_MAX_TOP)
+        return error_set(ERR_PEER, "a result has more candidates than it can");
     const char *at = from->bytes + *taken + sizeof row;
     if (n)
         memcpy(e->candidates + all->n_candidates, at, n * sizeof(struct candidate));

@@ -11,6 +11,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -84,6 +85,21 @@ struct decode {
     struct sequence *sequence[N_SEQUENCES];
 };
 
+/* A token's worth of each thing that sampling may do. */
+static const int32_t stop_ids[] = { 9, 10 };
+static const struct logit_bias bias[] = { { 11, 2 }, { 12, -INFINITY } };
+static void forget(void *user, const struct token_event *event)
+{
+    (void)user, (void)event;
+}
+
+static struct sequence_request rich_request(void)
+{
+    return (struct sequence_request){ .n_new = 100, .min_new = 100, .params = { .temperature = 1.5f, .top_p = 0.95f, .min_p = 0.001f },
+                                      .penalties = { 1.1f, 0.2f, 0.1f }, .stop_ids = stop_ids, .n_stop_ids = 2, .bias = bias, .n_bias = 2,
+                                      .wants_logprobs = true, .n_top = 20, .on_token = forget };
+}
+
 static int open_decode(struct decode *d, const char *path, int n_threads, bool profile)
 {
     int32_t tokens[] = { 5, 6, 7 };
@@ -94,8 +110,12 @@ static int open_decode(struct decode *d, const char *path, int n_threads, bool p
     if (err < 0 || (err = model_file_open(&d->file, path)) < 0 || (err = comm_open_self(&d->world)) < 0 ||
         (err = engine_open(&d->engine, d->file, &options, d->world)) < 0)
         return err;
-    for (int i = 0; err == 0 && i < N_SEQUENCES; i++)
+    for (int i = 0; err == 0 && i < N_SEQUENCES; i++) {
         err = engine_add(d->engine, &d->sequence[i], &request);
+        request = rich_request();
+        request.tokens = tokens;
+        request.n_tokens = 3;
+    }
     return err;
 }
 
