@@ -29,10 +29,13 @@ struct sequence {
     uint32_t n_stale;                   /* of n_in_flight: planned before it was pushed out; what they stored is lost, their rows count */
     uint32_t n_charged;                 /* tokens that its client has been charged for */
     uint32_t n_cached, n_preemptions;
+    bool is_counted;                    /* it has been planned, so n_cached is known */
     /* Its blocks, see tables.c. */
     uint32_t *table[GRAPH_MAX_CACHE_GROUPS];            /* [n_sequence of the cache group], NO_BLOCK where there is none */
     uint32_t n_entered[GRAPH_MAX_CACHE_GROUPS];         /* blocks of positions that have had one, from 0 on */
-    uint32_t node, n_published;         /* in the prefix cache */
+    uint32_t root, node, n_published;   /* in the prefix cache */
+    bool is_fresh;                      /* nothing of it has been planned since it was let in */
+    uint64_t n_seen;                    /* while it is fresh: the group's n_published when its beginning was looked up */
     uint32_t last_plan;                 /* the number of the last one that it is in */
     uint32_t copy_from[GRAPH_MAX_CACHE_GROUPS];
     bool has_copy;                      /* the block after the published ones begins as a copy of these */
@@ -49,6 +52,7 @@ struct group {
     uint32_t n_sequences;
     struct block_pool pool[GRAPH_MAX_CACHE_GROUPS];
     struct prefix prefix;
+    uint64_t n_published;               /* blocks that ever were */
     bool is_tight;                      /* one was pushed out, and none has ended since: nobody is let in */
 };
 
@@ -182,6 +186,8 @@ void sequence_fail(struct sequence *s);
 void sequence_take_row(struct sequence *s, uint32_t position, const float *logits, uint32_t n_vocab);
 /* WAITING to RUNNING, in this group; false, and nothing has changed, when there is no room. */
 bool sequence_begin(struct engine *e, struct sequence *s, uint32_t group);
+/* When it is about to be planned: the first time, what it need not compute is known. */
+void sequence_count_in(struct engine *e, struct sequence *s);
 /* RUNNING to WAITING. */
 void sequence_push_out(struct engine *e, struct sequence *s);
 /* To DONE, when it is. */
@@ -195,6 +201,10 @@ bool tables_reserve(struct engine *e, struct sequence *s, uint32_t n_positions);
 /* How many it would take for that. */
 uint32_t tables_wanted(const struct engine *e, const struct sequence *s, uint32_t cache_group, uint32_t n_positions);
 void tables_release(struct engine *e, struct sequence *s);
+/* Blocks of its beginning that a group knows. */
+uint32_t tables_known(const struct engine *e, const struct sequence *s, uint32_t group);
+/* One that stands before s is computing the next block of its beginning. */
+bool tables_are_coming(const struct engine *e, const struct sequence *s);
 /* After n_confirmed has grown. */
 void tables_publish(struct engine *e, struct sequence *s);
 /* With has_copy: the other end of the copy. */

@@ -111,14 +111,27 @@ static bool same_salt(const struct prefix_salt *a, const struct prefix_salt *b)
     return !a->bytes == !b->bytes && a->n_bytes == b->n_bytes && (!a->n_bytes || !memcmp(a->bytes, b->bytes, a->n_bytes));
 }
 
+static uint64_t hash_salt(const struct prefix *p, struct prefix_salt salt)
+{
+    return XXH3_64bits_withSeed(salt.bytes ? salt.bytes : "", salt.n_bytes, p->seed + !salt.bytes);
+}
+
+uint32_t prefix_find_root(const struct prefix *p, struct prefix_salt salt)
+{
+    uint32_t id = *slot_of(p, hash_salt(p, salt));
+    while (id != NO_NODE && (p->node[id].parent != NO_NODE || !same_salt(&p->node[id].salt, &salt)))
+        id = p->node[id].next;
+    return id;
+}
+
 uint32_t prefix_root(struct prefix *p, struct prefix_salt salt)
 {
-    uint64_t hash = XXH3_64bits_withSeed(salt.bytes ? salt.bytes : "", salt.n_bytes, p->seed + !salt.bytes);
-    for (uint32_t id = *slot_of(p, hash); id != NO_NODE; id = p->node[id].next)
-        if (p->node[id].parent == NO_NODE && same_salt(&p->node[id].salt, &salt))
-            return id;
+    uint32_t id = prefix_find_root(p, salt);
+    if (id != NO_NODE)
+        return id;
     void *copy = salt.bytes ? malloc(salt.n_bytes + 1) : NULL;
-    uint32_t id = salt.bytes && !copy ? NO_NODE : make_node(p, NO_NODE, hash);
+    if (!salt.bytes || copy)
+        id = make_node(p, NO_NODE, hash_salt(p, salt));
     if (id == NO_NODE) {
         free(copy);
         return id;

@@ -42,7 +42,9 @@ struct prefix {
 
 int prefix_init(struct prefix *p, uint32_t n_nodes, uint32_t n_cache_groups, uint64_t seed);
 void prefix_release(struct prefix *p);
-/* The root of a salt, made when there is none; NO_NODE when there is no room. */
+/* The root of a salt, or NO_NODE. */
+uint32_t prefix_find_root(const struct prefix *p, struct prefix_salt salt);
+/* The same, made when there is none; NO_NODE when there is no room.  Whoever asks for it becomes its user. */
 uint32_t prefix_root(struct prefix *p, struct prefix_salt salt);
 /* The child with these BLOCK_TOKENS tokens, or NO_NODE; parent may be NO_NODE, which has no children. */
 uint32_t prefix_find(const struct prefix *p, uint32_t parent, const int32_t *tokens);

@@ -11,13 +11,36 @@
 #include "base/base.h"
 
 /* ---- who comes in ---- */
-/* The group with the fewest sequences, the first of several, of those that have room. */
+static bool may_come(const struct group *group, uint32_t n_sequences)
+{
+    return group->n_sequences == n_sequences && !group->is_tight;
+}
+
+/* Of the groups that have so many sequences the one that knows most of its beginning, the first of several; else any that has room. */
+static bool let_in_beside(struct engine *e, struct sequence *s, uint32_t n_sequences)
+{
+    uint32_t best = 0, most = 0;
+    for (uint32_t g = 0; g < e->n_groups && e->n_groups > 1; g++) {
+        uint32_t n = may_come(&e->group[g], n_sequences) ? tables_known(e, s, g) : 0;
+        if (n > most) {
+            most = n;
+            best = g;
+        }
+    }
+    for (uint32_t i = 0; i < e->n_groups; i++) {
+        uint32_t g = (best + i) % e->n_groups;
+        if (may_come(&e->group[g], n_sequences) && sequence_begin(e, s, g))
+            return true;
+    }
+    return false;
+}
+
+/* The fewer sequences a group has, the better. */
 static bool let_in(struct engine *e, struct sequence *s)
 {
     for (uint32_t n = 0; n < e->limits.n_sequences; n++)
-        for (uint32_t g = 0; g < e->n_groups; g++)
-            if (e->group[g].n_sequences == n && !e->group[g].is_tight && sequence_begin(e, s, g))
-                return true;
+        if (let_in_beside(e, s, n))
+            return true;
     return false;
 }
 
@@ -77,6 +100,7 @@ static void add_tokens(struct engine *e, struct group_plan *to, struct sequence 
 {
     struct plan *p = to->plan;
     struct plan_header *h = &p->header;
+    sequence_count_in(e, s);
     add_copies(e, to, s);
     to->sequence[h->n_sequences] = s;
     struct step_sequence *q = &p->sequences[h->n_sequences++];
@@ -169,13 +193,22 @@ static uint32_t add_decode(struct engine *e, struct group *group, struct group_p
     return n;
 }
 
+/* Who has just been let in looks again when there are blocks that were not there, and waits while another computes its next. */
+static bool waits_for_another(struct engine *e, const struct group *group, struct sequence *s)
+{
+    if (s->is_fresh && s->n_seen != group->n_published) {
+        tables_release(e, s);
+        tables_begin(e, s);
+    }
+    return s->is_fresh && tables_are_coming(e, s);
+}
+
 static void add_prefill(struct engine *e, struct group *group, struct group_plan *to, uint32_t budget)
 {
     for (struct sequence *s = group->sequences; s && budget; s = s->next) {
-        uint32_t n_left = sequence_n_left(s);
-        if (!n_left || sequence_is_decoding(s))
+        if (!sequence_n_left(s) || sequence_is_decoding(s) || waits_for_another(e, group, s))
             continue;
-        uint32_t n = reserve_chunk(e, group, s, MIN(MIN(budget, e->options.chunk), n_left));
+        uint32_t n = reserve_chunk(e, group, s, MIN(MIN(budget, e->options.chunk), sequence_n_left(s)));
         if (n)
             add_tokens(e, to, s, n);
         budget -= n;

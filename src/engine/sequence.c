@@ -182,10 +182,12 @@ static bool has_room(const struct engine *e, const struct sequence *s)
     return true;
 }
 
-static void count_in(struct engine *e, struct sequence *s)
+void sequence_count_in(struct engine *e, struct sequence *s)
 {
-    if (s->n_preemptions)
+    s->is_fresh = false;
+    if (s->is_counted)
         return;
+    s->is_counted = true;
     s->n_cached = s->n_charged = s->n_planned;
     e->counted.prompt_tokens += s->request.n_tokens;
     e->counted.prefix_queries += s->node == NO_NODE ? 0 : s->request.n_tokens;
@@ -208,7 +210,7 @@ bool sequence_begin(struct engine *e, struct sequence *s, uint32_t group)
     queue_let_in(&e->queue, s);
     link_by_standing(&e->group[group], s);
     s->state = SEQUENCE_RUNNING;
-    count_in(e, s);
+    s->is_fresh = true;
     return true;
 }
 
@@ -353,7 +355,7 @@ static int enter(struct engine *e, struct sequence *s, const struct sequence_req
     s->n_tokens = r->n_tokens;
     s->n_planned = s->n_confirmed = s->n_in_flight = s->n_stale = s->n_charged = s->n_cached = s->n_preemptions = 0;
     s->next_row = r->all_rows ? 0 : r->n_tokens - 1;
-    s->stopped = false;
+    s->stopped = s->is_fresh = s->is_counted = false;
     s->end = SEQUENCE_RUNS;
     s->arrival = e->queue.n_arrivals++;
     s->since_step = e->counted.steps;

@@ -124,6 +124,8 @@ static uint32_t find_beginning(const struct engine *e, const struct group *group
 {
     uint32_t run[GRAPH_MAX_CACHE_GROUPS] = { 0 }, n_found = 0, node = root;
     *found = root;
+    if (s->request.all_rows)
+        return 0;
     for (uint32_t n = 1; n * BLOCK_TOKENS < s->n_tokens; n++) {
         node = prefix_find(&group->prefix, node, s->tokens + (n - 1) * BLOCK_TOKENS);
         if (node == NO_NODE || !count_runs(e, &group->prefix.node[node], run))
@@ -238,20 +240,39 @@ void tables_begin(struct engine *e, struct sequence *s)
 {
     struct group *group = group_of(e, s);
     s->n_planned = s->n_confirmed = 0;
+    s->n_seen = group->n_published;
     if (e->options.no_prefix_cache)
         return;
     uint32_t node = prefix_root(&group->prefix, s->request.salt);
     if (node == NO_NODE)
         return;
+    s->root = node;
     move_to_node(group, s, node);
-    if (s->request.all_rows)
-        return;
     uint32_t n = find_beginning(e, group, s, node, &node);
     move_to_node(group, s, node);
     hold_beginning(e, group, s, n);
     s->n_planned = n * BLOCK_TOKENS;
-    copy_part(e, group, s);
+    if (!s->request.all_rows)
+        copy_part(e, group, s);
     s->n_confirmed = s->n_planned;
+}
+
+uint32_t tables_known(const struct engine *e, const struct sequence *s, uint32_t group)
+{
+    uint32_t node, root = prefix_find_root(&e->group[group].prefix, s->request.salt);
+    return e->options.no_prefix_cache || root == NO_NODE ? 0 : find_beginning(e, &e->group[group], s, root, &node);
+}
+
+/* The last token is never taken from others, so the block that it ends is not waited for. */
+bool tables_are_coming(const struct engine *e, const struct sequence *s)
+{
+    uint32_t end = (s->n_published + 1) * BLOCK_TOKENS;
+    if (s->node == NO_NODE || s->request.all_rows || end >= s->n_tokens)
+        return false;
+    for (const struct sequence *r = e->group[s->group].sequences; r != s; r = r->next)
+        if (r->node != NO_NODE && r->root == s->root && r->n_confirmed < end && r->n_tokens >= end && n_common(r->tokens, s->tokens, end) == end)
+            return true;
+    return false;
 }
 
 /* ---- what others can share from now on ---- */
@@ -295,6 +316,7 @@ void tables_publish(struct engine *e, struct sequence *s)
         }
         move_to_node(group, s, node);
         publish_block(e, group, s, s->n_published++);
+        group->n_published++;
     }
 }
 
