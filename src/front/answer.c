@@ -157,10 +157,10 @@ static bool make_room(const struct answer *a, struct choice *c)
 static void keep_probs(const struct answer *a, struct choice *c, const Stoa__Wire__Token *token)
 {
     struct token_probs *probs = &c->probs[c->n_ids];
-    struct top *top = c->top + (size_t)c->n_ids * a->request->top_logprobs;
+    size_t first = (size_t)c->n_ids * a->request->top_logprobs;
     *probs = (struct token_probs){ .logprob = token->logprob, .n_top = (uint32_t)MIN(token->n_top, (size_t)a->request->top_logprobs) };
     for (uint32_t i = 0; i < probs->n_top; i++)
-        top[i] = (struct top){ token->top[i]->id, token->top[i]->logprob };
+        c->top[first + i] = (struct top){ token->top[i]->id, token->top[i]->logprob };
 }
 
 /* Looks for a stop string in what a->piece holds.  True when the text ends there. */

@@ -73,7 +73,7 @@ static void put_chat_token(struct answer *a, struct json_out *j, uint32_t id, fl
 
 static const struct top *tops_of(const struct answer *a, const struct choice *c, uint32_t i)
 {
-    return c->top + (size_t)i * a->request->top_logprobs;
+    return c->top ? c->top + (size_t)i * a->request->top_logprobs : NULL;
 }
 
 static void put_chat_logprobs(struct answer *a, struct json_out *j, const struct choice *c, uint32_t begin, uint32_t end)
