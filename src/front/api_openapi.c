@@ -10,25 +10,29 @@
 static const struct {
     const char *method, *path, *summary;
     const char *takes, *gives;          /* schemas; NULL: no body, a text */
-    bool streams, is_open, may_be_busy;
+    bool streams, is_open, is_state, may_be_busy;
 } routes[] = {
     { "post", "/v1/chat/completions", "Answers a chat", "ChatRequest", "ChatCompletion", .streams = true, .may_be_busy = true },
     { "post", "/v1/completions", "Goes on with a prompt", "CompletionRequest", "Completion", .streams = true, .may_be_busy = true },
-    { "get", "/v1/models", "The model that is served", NULL, "Models", .may_be_busy = false },
-    { "get", "/v1/models/{id}", "The same, by name", NULL, "Model", .may_be_busy = false },
+    { "get", "/v1/models", "The model that is served", NULL, "Models", .may_be_busy = true },
+    { "get", "/v1/models/{id}", "The same, by name", NULL, "Model", .may_be_busy = true },
     { "post", "/tokenize", "Token ids of a text or a chat", "TokenizeRequest", "Tokens", .may_be_busy = true },
     { "post", "/detokenize", "The text of token ids", "DetokenizeRequest", "Text", .may_be_busy = true },
     { "get", "/version", "The version of this server", NULL, "Version", .may_be_busy = false },
-    { "get", "/openapi.json", "This description", NULL, "Any", .may_be_busy = false },
-    { "get", "/live", "200 while the server runs", NULL, NULL, .is_open = true },
-    { "get", "/health", "200 when a request would be served", NULL, NULL, .is_open = true, .may_be_busy = true },
-    { "get", "/ready", "The same, and 503 while it drains", NULL, NULL, .is_open = true, .may_be_busy = true },
+    { "get", "/openapi.json", "This description", NULL, "Any", .may_be_busy = true },
+    { "get", "/live", "200 while the server runs", NULL, "State", .is_open = true },
+    { "get", "/health", "200 when a request would be served", NULL, "State", .is_open = true, .is_state = true },
+    { "get", "/ready", "The same, and 503 while it drains", NULL, "State", .is_open = true, .is_state = true },
     { "get", "/metrics", "Prometheus metrics", NULL, NULL, .is_open = true },
 };
 
 static const struct { enum api_kind kind; const char *name, *required; } bodies[] = {
-    { API_CHAT, "ChatRequest", "\"required\": [\"messages\"]" },
-    { API_COMPLETION, "CompletionRequest", "\"required\": [\"prompt\"]" },
+    { API_CHAT, "ChatRequest", "\"required\": [\"messages\"], "
+      "\"if\": {\"properties\": {\"top_logprobs\": {\"type\": \"integer\", \"minimum\": 1}}, \"required\": [\"top_logprobs\"]}, "
+      "\"then\": {\"properties\": {\"logprobs\": {\"const\": true}}, \"required\": [\"logprobs\"]}" },
+    { API_COMPLETION, "CompletionRequest", "\"required\": [\"prompt\"], "
+      "\"if\": {\"properties\": {\"echo\": {\"const\": true}}, \"required\": [\"echo\"]}, "
+      "\"then\": {\"properties\": {\"logprobs\": {\"type\": \"null\"}}}" },
     { API_TOKENIZE, "TokenizeRequest", "\"anyOf\": [{\"required\": [\"prompt\"], \"properties\": {\"prompt\": {\"type\": \"string\"}}}, "
       "{\"required\": [\"content\"], \"properties\": {\"content\": {\"type\": \"string\"}}}, "
       "{\"required\": [\"messages\"], \"properties\": {\"messages\": " REF("Messages") "}}]" },
@@ -37,6 +41,8 @@ static const struct { enum api_kind kind; const char *name, *required; } bodies[
 
 static const char schemas[] =
     "\"Any\": true, "
+    "\"State\": {\"type\": \"object\", \"required\": [\"status\"], \"properties\": {\"status\": {\"enum\": [\"ok\", \"unavailable\"]}, "
+        "\"reason\": {\"type\": \"string\"}}}, "
     "\"ModelName\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 256, "
         "\"pattern\": \"^[A-Za-z0-9_:+@-][A-Za-z0-9_.:+@-]*(/[A-Za-z0-9_:+@-][A-Za-z0-9_.:+@-]*)*$\"}, "
     "\"Content\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"array\", \"items\": {\"type\": \"object\", \"required\": [\"type\", \"text\"], "
@@ -178,6 +184,8 @@ static void add_route(struct buffer *out, size_t i)
     for (size_t k = 0; k < COUNT_OF(errors); k++)
         if ((routes[i].takes || !errors[k].of_bodies) && (routes[i].may_be_busy || !errors[k].of_busy))
             buffer_printf(out, ", \"%d\": {\"$ref\": \"#/components/responses/E%d\"}", errors[k].status, errors[k].status);
+    if (routes[i].is_state)
+        buffer_add_text(out, ", \"503\": {\"description\": \"It would not\", \"content\": {\"application/json\": {\"schema\": " REF("State") "}}}");
     buffer_add_text(out, "}}}");
 }
 
