@@ -12,7 +12,7 @@
 
 enum { N_WORKERS = 2 };             /* for templates and tokenizing, beside the ranks' threads */
 
-/* The file's name without folder and ending, as long as it is plain: it goes into headers, paths and metrics. */
+/* The file's name without folder and ending. */
 static char *name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

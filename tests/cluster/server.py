@@ -93,6 +93,8 @@ class Server(Job):
         self.reader.join(10)
         self.process.stderr.close()
         self.folder.cleanup()
+        faults = [line for line in self.log if "Sanitizer" in line or "runtime error" in line]
+        t.check("no sanitizer has anything to say", not faults, faults)
 
     # ---- asking ----
     def connect(self, timeout=t.TIMEOUT_S):
