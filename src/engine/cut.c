@@ -7,6 +7,7 @@
 #include "engine/sampler.h"
 
 #include "base/base.h"
+#include "engine/mass.h"
 
 #include <string.h>
 
@@ -34,7 +35,7 @@ static int gather_bins(const struct sample_row *row, struct comm *tp, struct sam
             continue;
         struct sample_bin *bin = &own[ordered >> shift & (SAMPLE_BINS - 1)];
         bin->n++;
-        bin->mass += by_mass ? sample_mass(row->logits[i], row->max, row->params->temperature) : 0;
+        bin->mass += by_mass ? mass_of(row->logits[i], row->max, row->params->temperature) : 0;
     }
     return tp ? comm_all_gather(tp, bins, own, SAMPLE_BINS * sizeof *own) : 0;
 }
@@ -105,7 +106,7 @@ static int sum_masses(const struct sample_row *row, struct comm *tp, struct samp
     uint64_t own = 0, *all = (uint64_t *)(void *)bins;
     for (uint32_t i = 0; i < row->n; i++)
         if (sample_cut_keeps(&row->cut, row->logits[i], &n_ties))
-            own += sample_mass(row->logits[i], row->max, row->params->temperature);
+            own += mass_of(row->logits[i], row->max, row->params->temperature);
     all[0] = own;
     int err = tp ? comm_all_gather(tp, all, &own, sizeof own) : 0;
     for (uint32_t r = 0; r < n_ranks; r++)

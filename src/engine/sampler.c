@@ -3,14 +3,12 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "engine/mass.h"
 #include "kernel/math.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-#define MASS_ONE 0x1p40f        /* fixed point of a mass: 2^18 ids of mass 1 still fit 64 bits with room */
-#define MASS_FLOOR (-28.0f)     /* exp of less is under 2^-40 */
 
 int sample_check(const struct sample_params *params)
 {
@@ -48,12 +46,6 @@ static bool lists_largest(const struct sample_params *params)
 bool sample_needs_max(const struct sample_params *params)
 {
     return params->temperature > 0 && (params->top_p < 1 || params->min_p > 0) && !lists_largest(params);
-}
-
-uint64_t sample_mass(float logit, float max, float temperature)
-{
-    float x = (logit - max) / temperature;
-    return x < MASS_FLOOR ? 0 : (uint64_t)(math_exp(x) * MASS_ONE);
 }
 
 /* The least (logit - max) / t that min-p leaves. */
@@ -198,8 +190,7 @@ static void collect_candidates(struct buffer *out, const struct sample_row *row,
     } else if (p->top_k) {
         collect_largest(out, row, p->top_k, key);
     } else {
-        for (uint32_t i = 0; i < row->n; i++)
-            found->mass += sample_mass(row->logits[i], row->max, p->temperature);
+        found->mass = mass_sum(row->logits, row->n, row->max, p->temperature);
         collect_nucleus(out, row, key);
     }
 }
@@ -211,8 +202,7 @@ static void collect_logprobs(struct buffer *out, const struct sample_row *row, s
     struct sample_row raw = *row;
     raw.logits = row->raw;
     raw.params = &greedy;
-    for (uint32_t i = 0; i < row->n; i++)
-        found->raw_mass += sample_mass(row->raw[i], row->raw_max, 1);
+    found->raw_mass = mass_sum(row->raw, row->n, row->raw_max, 1);
     found->raw_max = row->raw_max;
     collect_largest(out, &raw, row->n_top, 0);
 }
@@ -286,12 +276,12 @@ static size_t apply_cuts(const struct candidate *c, size_t n, uint64_t mass, con
         n = MIN(n, p->top_k);
         mass = 0;
         for (size_t i = 0; i < n && p->top_p < 1; i++)
-            mass += sample_mass(c[i].logit, max, p->temperature);
+            mass += mass_of(c[i].logit, max, p->temperature);
     }
     for (; n_kept < n && (c[n_kept].logit - max) / p->temperature >= least; n_kept++) {
         if (p->top_p < 1 && n_kept && sample_is_nucleus(sum, mass, p->top_p))
             break;
-        sum += p->top_p < 1 ? sample_mass(c[n_kept].logit, max, p->temperature) : 0;
+        sum += p->top_p < 1 ? mass_of(c[n_kept].logit, max, p->temperature) : 0;
     }
     return n_kept;
 }
@@ -320,5 +310,5 @@ size_t sample_largest(struct candidate *candidates, size_t n_candidates, size_t 
 
 float sample_logprob(float raw, const struct candidate_row *all)
 {
-    return raw - all->raw_max - math_log((float)((double)all->raw_mass * (1 / (double)MASS_ONE)));
+    return raw - all->raw_max - math_log((float)((double)all->raw_mass * (1 / MASS_ONE)));
 }

@@ -126,7 +126,6 @@ static inline uint32_t sample_ordered(float x)
     return v.u >> 31 ? ~v.u : v.u | 0x80000000u;
 }
 
-uint64_t sample_mass(float logit, float max, float temperature);
 /* Whether the largest ids, of this mass together, are the nucleus of a row of mass `all`; true for every larger sum too. */
 static inline bool sample_is_nucleus(uint64_t sum, uint64_t all, float top_p)
 {

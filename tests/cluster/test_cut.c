@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/random.h"
+#include "engine/mass.h"
 
 #include <math.h>
 
@@ -63,10 +64,10 @@ static void expected(bool *in, const float *logits, const struct sample_params *
     sorted = logits;
     qsort(order, VOCAB, sizeof *order, by_logit);
     for (uint32_t i = 0; i < n; i++)
-        mass += sample_mass(logits[order[i]], max, p->temperature);
+        mass += mass_of(logits[order[i]], max, p->temperature);
     for (; n_kept < n && (p->top_p == 1 || n_kept == 0 || !sample_is_nucleus(sum, mass, p->top_p)); n_kept++) {
         in[order[n_kept]] = true;
-        sum += sample_mass(logits[order[n_kept]], max, p->temperature);
+        sum += mass_of(logits[order[n_kept]], max, p->temperature);
     }
 }
 

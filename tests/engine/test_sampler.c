@@ -2,6 +2,7 @@
 #include "engine/sampler.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "engine/mass.h"
 #include "tests/check.h"
 
 #include <math.h>
@@ -366,6 +367,25 @@ static void test_broken_logits(void)
     }
 }
 
+/* ---- masses ---- */
+static void test_masses(void)
+{
+    float logits[VOCAB];
+    uint64_t sum = 0, n_wrong = 0;
+    check_begin("a mass is exp, and not more; a sum of them is their sum");
+    for (uint32_t i = 0; i < VOCAB; i++)
+        logits[i] = -(float)i / 10;
+    for (uint32_t i = 0; i < VOCAB; i++) {
+        double exact = exp((double)(logits[i] / 0.7f)) * MASS_ONE, mass = (double)mass_of(logits[i], 0, 0.7f);
+        n_wrong += mass > exact * (1 + 1e-9) || mass < exact * (1 - 1e-9) - 1.5;
+        sum += mass_of(logits[i], 0, 0.7f);
+    }
+    check_int(n_wrong, 0);
+    check(sum == mass_sum(logits, VOCAB, 0, 0.7f));
+    check(mass_of(2.5f, 2.5f, 0.3f) == (uint64_t)MASS_ONE);
+    check(mass_of(-INFINITY, 0, 1) == 0 && mass_of(-1e30f, 0, 1e-6f) == 0 && mass_of(NAN, 0, 1) == 0);
+}
+
 /* ---- log-probabilities ---- */
 /* By falling logit, ties to the lower id. */
 static void sort_ids(int32_t *order, const float *logits)
@@ -496,6 +516,7 @@ int main(void)
     test_keys();
     test_broken_logits();
     test_nothing_to_pick();
+    test_masses();
     test_logprobs();
     test_flat();
     return check_done();
