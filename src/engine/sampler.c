@@ -83,6 +83,12 @@ static bool may_win(float logit, float best_key, uint64_t random, float temperat
     return needed <= (float)(ones + 2) * 0.6931472f;
 }
 
+static struct candidate candidate_of(const struct sample_row *row, uint32_t i, uint64_t key)
+{
+    int32_t id = row->first_id + (int32_t)i;
+    return (struct candidate){ id, row->logits[i], key_of(row->logits[i], id, key, row->params), row->raw[i] };
+}
+
 /* Where nothing has to be cut at the leader one candidate a slice is enough. */
 static void collect_best(struct buffer *out, const struct sample_row *row, uint64_t key)
 {
@@ -99,7 +105,7 @@ static void collect_best(struct buffer *out, const struct sample_row *row, uint6
             continue;
         if (least > -INFINITY && (logit - row->max) / p->temperature < least)
             continue;
-        struct candidate c = { id, logit, key_of(logit, id, key, p), row->raw[i] };
+        struct candidate c = candidate_of(row, i, key);
         if (best.id < 0 || beats(&c, &best))
             best = c;
     }
@@ -109,40 +115,53 @@ static void collect_best(struct buffer *out, const struct sample_row *row, uint6
 
 static void add_candidate(struct buffer *out, const struct sample_row *row, uint32_t i, uint64_t key)
 {
-    int32_t id = row->first_id + (int32_t)i;
-    struct candidate c = { id, row->logits[i], key_of(row->logits[i], id, key, row->params), row->raw[i] };
+    struct candidate c = candidate_of(row, i, key);
     buffer_add(out, &c, sizeof c);
 }
 
-/* The k-th largest value of x, by bisection over the ordered integer form of floats: exact, no copy of the slice. */
-static uint32_t kth_largest(const float *x, uint32_t n, uint32_t k)
+/* Larger logit first, then lower id. */
+static bool before(const struct candidate *a, const struct candidate *b)
 {
-    uint32_t lo = 0, hi = UINT32_MAX;           /* the largest threshold with at least k values at or above it */
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2 + 1, count = 0;
-        for (uint32_t i = 0; i < n; i++)
-            count += sample_ordered(x[i]) >= mid;
-        if (count >= k)
-            lo = mid;
-        else
-            hi = mid - 1;
-    }
-    return lo;
+    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
 }
 
-/* Of ties at the threshold the lower ids are taken: they are met first. */
+/* In a heap whose root is the last of all. */
+static void sift(struct candidate *c, size_t i, size_t n)
+{
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && before(&c[child], &c[child + 1]))
+            child++;
+        if (!before(&c[i], &c[child]))
+            return;
+        struct candidate moved = c[i];
+        c[i] = c[child];
+        c[child] = moved;
+    }
+}
+
+static void make_heap(struct candidate *c, size_t n)
+{
+    for (size_t i = n / 2; i-- > 0;)
+        sift(c, i, n);
+}
+
+/* Ids ascend, so one that only equals the last of the heap comes after it. */
 static void collect_largest(struct buffer *out, const struct sample_row *row, uint32_t k, uint64_t key)
 {
-    uint32_t threshold, n_above = 0, n_ties = 0;
-    if (!(k = MIN(k, row->n)))
+    uint32_t i = 0;
+    k = MIN(k, row->n);
+    buffer_reserve(out, k * sizeof(struct candidate));
+    if (out->failed || !k)
         return;
-    threshold = kth_largest(row->logits, row->n, k);
-    for (uint32_t i = 0; i < row->n; i++)
-        n_above += sample_ordered(row->logits[i]) > threshold;
-    const struct sample_cut cut = { threshold, k - n_above };
-    for (uint32_t i = 0; i < row->n; i++)
-        if (sample_cut_keeps(&cut, row->logits[i], &n_ties))
-            add_candidate(out, row, i, key);
+    struct candidate *c = (struct candidate *)(void *)(out->bytes + out->size);
+    while (i < k)
+        add_candidate(out, row, i++, key);
+    make_heap(c, k);
+    for (; i < row->n; i++)
+        if (row->logits[i] > c->logit) {
+            *c = candidate_of(row, i, key);
+            sift(c, 0, k);
+        }
 }
 
 /* The nucleus is in the ids above this: those below have masses that are, all together, less than 1 - p of the whole, which is
@@ -235,29 +254,10 @@ void sample_collect(struct buffer *out, const struct sample_row *row)
 }
 
 /* ---- the leader ---- */
-/* Larger logit first, then lower id: a heap, since qsort() may take memory. */
-static bool before(const struct candidate *a, const struct candidate *b)
-{
-    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
-}
-
-static void sift(struct candidate *c, size_t i, size_t n)
-{
-    for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(&c[child], &c[child + 1]))
-            child++;
-        if (!before(&c[i], &c[child]))
-            return;
-        struct candidate moved = c[i];
-        c[i] = c[child];
-        c[child] = moved;
-    }
-}
-
+/* By a heap, since qsort() may take memory. */
 static void sort_by_logit(struct candidate *c, size_t n)
 {
-    for (size_t i = n / 2; i-- > 0;)
-        sift(c, i, n);
+    make_heap(c, n);
     for (size_t end = n; end-- > 1;) {
         struct candidate last = c[end];
         c[end] = c[0];
