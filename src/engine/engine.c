@@ -14,7 +14,8 @@
 static uint64_t options_digest(const struct model_file *file, const struct engine_options *o)
 {
     uint64_t h = model_file_digest(file);
-    const uint64_t parts[] = { o->int8_activations, o->cache_type, o->n_groups, o->chunk, o->context, o->max_sequences, o->cache_blocks, o->full_logits, o->hidden_norms, o->without, o->gathered };
+    const uint64_t parts[] = { o->int8_activations, o->cache_type, o->n_groups, o->chunk, o->context, o->max_sequences,
+                               o->cache_blocks, o->full_logits, o->hidden_norms, o->without, o->gathered };
     for (size_t i = 0; i < COUNT_OF(parts); i++)
         h = (h ^ parts[i]) * 0x100000001b3u;
     for (size_t i = 0; i < sizeof o->mesh; i++)

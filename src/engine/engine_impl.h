@@ -28,6 +28,7 @@ struct sequence {
     uint32_t next_row;                  /* rows of positions before it have been planned, or are not wanted */
     uint32_t n_stale;                   /* of n_in_flight: planned before it was pushed out; what they stored is lost, their rows count */
     uint32_t n_charged;                 /* tokens that its client has been charged for */
+    uint32_t n_landed;                  /* of n_tokens: those that engine_load() counts, or that were in the request */
     uint32_t n_cached, n_preemptions;
     bool is_counted;                    /* it has been planned, so n_cached is known */
     /* Its blocks, see tables.c. */

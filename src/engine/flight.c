@@ -116,6 +116,8 @@ int flight_send_late(struct engine *e, struct flight *f)
 static void confirm(struct engine *e, struct sequence *s, const struct step_sequence *q, bool worked)
 {
     s->n_in_flight--;
+    e->counted.generated_tokens += s->n_tokens - s->n_landed;
+    s->n_landed = s->n_tokens;
     if (s->n_stale)
         s->n_stale--;
     else if (worked && s->state == SEQUENCE_RUNNING) {

@@ -1,9 +1,9 @@
 /* plan.h: the step plan: what the leader tells the ranks of one group along dp to compute next.  One run of bytes, header first.
  *
  * Ranks hold no policy: a plan says which blocks are copied, which tokens at which positions with which KV blocks, which rows' outputs
- * are wanted (of a sequence none, one or several), and how candidates for those rows are chosen.  Plans are numbered from 0 without a gap, and every rank runs every plan.  The
- * plans of all groups with one number are one step: experts and gathered weights make every rank join it, so a group
- * without a token runs it too. */
+ * are wanted (of a sequence none, one or several), and how candidates for those rows are chosen.  Plans are numbered from 0 without a
+ * gap, and every rank runs every plan.  The plans of all groups with one number are one step: experts and gathered weights make every
+ * rank join it, so a group without a token runs it too. */
 #ifndef STOA_ENGINE_PLAN_H
 #define STOA_ENGINE_PLAN_H
 

@@ -12,8 +12,9 @@ int prefix_init(struct prefix *p, uint32_t n_nodes, uint32_t n_cache_groups, uin
     uint32_t n_slots = 16;
     while (n_slots < n_nodes)
         n_slots *= 2;
-    *p = (struct prefix){ .n_nodes = n_nodes, .first_free = NO_NODE, .slot_mask = n_slots - 1, .n_cache_groups = n_cache_groups, .seed = seed,
-                          .hash_mask = UINT64_MAX, .node = calloc(n_nodes + 1, sizeof *p->node), .slot = malloc(n_slots * sizeof *p->slot) };
+    *p = (struct prefix){ .n_nodes = n_nodes, .first_free = NO_NODE, .slot_mask = n_slots - 1, .n_cache_groups = n_cache_groups,
+                          .seed = seed, .hash_mask = UINT64_MAX,
+                          .node = calloc(n_nodes + 1, sizeof *p->node), .slot = malloc(n_slots * sizeof *p->slot) };
     if (!p->node || !p->slot)
         return error_set(ERR_NO_MEMORY, "no memory for a prefix cache of %u nodes", n_nodes);
     memset(p->slot, 0xff, n_slots * sizeof *p->slot);

@@ -216,7 +216,6 @@ static void pick_token(struct engine *e, struct sequence *s, const struct plan_r
     }
     for (uint32_t i = 0; i < event.n_top; i++)
         top[i] = (struct token_logprob){ e->largest[i].id, sample_logprob(e->largest[i].raw, all) };
-    e->counted.generated_tokens++;
     sequence_take_token(s, &event);
 }
 

@@ -4,8 +4,9 @@
  * only for the step: one that has nothing to do joins it with an empty plan.
  *
  * In a plan: the next token of sequences that have theirs, who has waited for it longest first, an even part of them in each plan of
- * a pipeline; then chunks of prompts, by standing; no more than the time of a step allows (pace.h).  Blocks are taken for what is planned.  Where there are none, the last by standing that is not in this plan is
- * pushed out, and nobody is let in until another has ended: so what is computed again is bounded by what ends. */
+ * a pipeline; then chunks of prompts, by standing; no more than the time of a step allows (pace.h).  Blocks are taken for what is
+ * planned.  Where there are none, the last by standing that is not in this plan is pushed out, and nobody is let in until another has
+ * ended: so what is computed again is bounded by what ends. */
 #include "engine/engine_impl.h"
 
 #include "base/base.h"

@@ -352,7 +352,7 @@ static int enter(struct engine *e, struct sequence *s, const struct sequence_req
         return error_set(ERR_NO_MEMORY, "no memory for a client");
     s->request = *r;
     s->request.salt.bytes = r->salt.bytes ? s->salt : NULL;
-    s->n_tokens = r->n_tokens;
+    s->n_tokens = s->n_landed = r->n_tokens;
     s->n_planned = s->n_confirmed = s->n_in_flight = s->n_stale = s->n_charged = s->n_cached = s->n_preemptions = 0;
     s->next_row = r->all_rows ? 0 : r->n_tokens - 1;
     s->stopped = s->is_fresh = s->is_counted = false;

@@ -173,7 +173,8 @@ static bool has_all_blocks(const struct engine *e, const uint32_t *block)
 }
 
 /* A known block whose first tokens are the next of s: how many, at most n_most, and where they are. */
-static uint32_t find_in_children(const struct engine *e, const struct group *group, const struct sequence *s, uint32_t n_most, uint32_t *from)
+static uint32_t find_in_children(const struct engine *e, const struct group *group, const struct sequence *s, uint32_t n_most,
+                                 uint32_t *from)
 {
     uint32_t most = 0, n_seen = 0;
     for (uint32_t c = group->prefix.node[s->node].first_child; c != NO_NODE && n_seen < MOST_CHILDREN; n_seen++) {
@@ -190,8 +191,8 @@ static uint32_t find_in_children(const struct engine *e, const struct group *gro
 }
 
 /* The same of a block that a running sequence has not filled yet; better than `most`. */
-static uint32_t find_in_sequences(const struct engine *e, const struct group *group, const struct sequence *s, uint32_t n_most, uint32_t most,
-                                  uint32_t *from)
+static uint32_t find_in_sequences(const struct engine *e, const struct group *group, const struct sequence *s, uint32_t n_most,
+                                  uint32_t most, uint32_t *from)
 {
     uint32_t first = s->n_published * BLOCK_TOKENS;
     for (const struct sequence *other = group->sequences; other; other = other->next) {
@@ -270,7 +271,8 @@ bool tables_are_coming(const struct engine *e, const struct sequence *s)
     if (s->node == NO_NODE || s->request.all_rows || end >= s->n_tokens)
         return false;
     for (const struct sequence *r = e->group[s->group].sequences; r != s; r = r->next)
-        if (r->node != NO_NODE && r->root == s->root && r->n_confirmed < end && r->n_tokens >= end && n_common(r->tokens, s->tokens, end) == end)
+        if (r->node != NO_NODE && r->root == s->root && r->n_confirmed < end && r->n_tokens >= end &&
+            n_common(r->tokens, s->tokens, end) == end)
             return true;
     return false;
 }

@@ -264,7 +264,9 @@ static void test_choices(struct engine *e)
     struct sequence *s[3];
     int32_t want[3][12];
     check_begin("choices of one prompt go on from one computation of it");
+    struct engine_load before, after;
     empty_caches(e);
+    engine_load(e, &before);
     for (uint32_t i = 0; i < 3; i++) {
         struct sequence_request request = { .tokens = prompt[2], .n_tokens = 42, .n_new = 12,
                                             .params = { .temperature = 1, .top_p = 1, .seed = 5, .choice = i } };
@@ -278,6 +280,11 @@ static void test_choices(struct engine *e)
             check_int(sequence_n_cached(s[i]), i ? 41 : 0);
     }
     check(memcmp(want[0], want[1], sizeof want[0]));
+    engine_load(e, &after);
+    check_int(after.prompt_tokens - before.prompt_tokens, 3 * 42);
+    check_int(after.prefix_queries - before.prefix_queries, 3 * 42);
+    check_int(after.prefix_hits - before.prefix_hits, sequence_n_cached(s[0]) + sequence_n_cached(s[1]) + sequence_n_cached(s[2]));
+    check_int(after.generated_tokens - before.generated_tokens, 3 * 12);
     for (uint32_t i = 0; i < 3; i++)
         engine_remove(e, s[i]);
     check_idle(e);
