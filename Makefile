@@ -119,6 +119,7 @@ $(B)/tests/engine/test_steady: override LDFLAGS += $(patsubst %,-Wl$(comma)--wra
 $(B)/tests/base/test_threads: override LDFLAGS += -Wl,--wrap=sched_yield
 # These stand for disks and file systems that refuse.
 $(B)/tests/base/test_file: override LDFLAGS += -Wl,--wrap=write
+$(B)/tests/front/test_http: override LDFLAGS += -Wl,--wrap=getaddrinfo
 $(B)/tests/run/test_packed_file: override LDFLAGS += -Wl,--wrap=flock
 $(B)/tests/format/test_gguf_write: override LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=%,access link renameat2)
 tests: $(tests)

@@ -389,7 +389,6 @@ static enum http_part take_body(struct http_parser *p, const char *bytes, size_t
 
 static enum http_part begin_body(struct http_parser *p)
 {
-    p->last = 0;
     p->left = p->request.content_length;
     p->state = p->request.is_chunked ? STATE_CHUNK_SIZE : STATE_SIZED;
     return p->left > p->limits->body_bytes ? refuse(p, 413, "the body is too long") : HTTP_MORE;

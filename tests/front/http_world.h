@@ -151,7 +151,7 @@ static inline void stream(struct http_exchange *x, void *user)
     http_stream_begin(x, 200, "text/event-stream", fill_tick, l);
 }
 
-/* 64 KB at a time, without an end. */
+/* 64 KB at a time, without an end; woken again and again, as tokens do it. */
 static inline void fill_flood(struct buffer *out, void *user)
 {
     static const char zeros[65536];
@@ -160,10 +160,19 @@ static inline void fill_flood(struct buffer *out, void *user)
     buffer_add(out, zeros, sizeof zeros);
 }
 
+static inline void tick_again(struct timer *timer)
+{
+    timer_set(loop, timer, loop_now_ms(loop) + LATER_MS);
+    tick(timer);
+}
+
 static inline void flood(struct http_exchange *x, void *user)
 {
+    struct later *l = hold(x);
     (void)user;
-    http_stream_begin(x, 200, "application/octet-stream", fill_flood, hold(x));
+    l->timer.due = tick_again;
+    timer_set(loop, &l->timer, loop_now_ms(loop) + LATER_MS);
+    http_stream_begin(x, 200, "application/octet-stream", fill_flood, l);
 }
 
 /* Nothing to send, ever. */
@@ -235,8 +244,9 @@ static inline void error_body(struct buffer *out, int status, const char *text, 
 
 static const struct http_route routes[] = {
     { "GET", "/hello", hello, true, false },    { "GET", "/later", later, false, false },   { "GET", "/never", never, false, false },
-    { "POST", "/echo", echo, false, true },     { "POST", "/show", show, false, false },    { "GET", "/models/", show, false, false },
-    { "GET", "/models/known", hello, false, false },
+    { "POST", "/echo", echo, false, true },     { "POST", "/show", show, false, false },
+    { "GET", "/models/a", hello, false, false },
+    { "GET", "/models/", show, false, false },  { "GET", "/models/b", hello, false, false },
     { "GET", "/stream", stream, false, false }, { "GET", "/flood", flood, false, false },   { "GET", "/idle", idle, false, false },
     { "GET", "/cut", cut, false, false },       { "GET", "/big", big, false, false },
 };
@@ -349,22 +359,19 @@ static inline bool say(int fd, const char *text)
     return true;
 }
 
-/* What comes until `mark` has come `n_times`, or the end, or nothing any more; the caller frees it. */
-static inline char *hear(int fd, const char *mark, int n_times)
+/* What comes until `mark` has come, or the end, or nothing any more; the caller frees it. */
+static inline char *hear(int fd, const char *mark)
 {
     struct buffer in = { 0 };
-    char piece[4096];
+    char piece[16384];
+    size_t n_seen = 0;                  /* the mark does not begin before */
     buffer_add_text(&in, "");
-    for (;;) {
-        int n_marks = 0;
-        for (const char *at = in.bytes; mark && (at = strstr(at, mark)); at += strlen(mark))
-            n_marks++;
+    while (!mark || !strstr(in.bytes + n_seen, mark)) {
         struct pollfd poll_fd = { fd, POLLIN, 0 };
-        if ((mark && n_marks >= n_times) || poll(&poll_fd, 1, WAIT_MS) <= 0)
-            break;
-        ssize_t n = recv(fd, piece, sizeof piece, 0);
+        ssize_t n = poll(&poll_fd, 1, WAIT_MS) > 0 ? recv(fd, piece, sizeof piece, 0) : 0;
         if (n <= 0)
             break;
+        n_seen = mark && in.size > strlen(mark) ? in.size - strlen(mark) : 0;
         buffer_add(&in, piece, (size_t)n);
     }
     return in.bytes;
@@ -399,7 +406,7 @@ static inline char *ask(const char *text)
 {
     int fd = dial();
     say(fd, text);
-    char *answer = hear(fd, NULL, 0);
+    char *answer = hear(fd, NULL);
     close(fd);
     return answer;
 }
