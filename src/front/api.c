@@ -257,22 +257,31 @@ static int64_t asked_tokens(const struct api_reader *r)
     return r->kind == API_COMPLETION ? 16 : -1;         /* as OpenAI has it */
 }
 
+int api_refuse_length(struct api_reader *r, size_t n_tokens, bool at_least)
+{
+    api_refuse(r->error, r->kind == API_CHAT ? "messages" : "prompt",
+               "the context of this model has %u tokens, and the prompt %s%zu, which leaves no room for an answer", r->model->context,
+               at_least ? "at least " : "", n_tokens);
+    r->error->code = "context_length_exceeded";
+    return -1;
+}
+
+size_t api_most_bytes(const struct api_reader *r)
+{
+    return r->model->context * tokenizer_longest(r->model->tokenizer);
+}
+
 static int fit(struct api_reader *r, struct api_request *q)
 {
     int64_t asked = asked_tokens(r);
-    const char *field = r->kind == API_CHAT ? "messages" : "prompt";
     if (asked >= 0 && r->fields.min_tokens > asked)
         return api_refuse(r->error, "min_tokens", "min_tokens is more than max_tokens");
     if ((uint64_t)q->n_prompts * q->n > API_MAX_CHOICES)
         return api_refuse(r->error, "n", "n times the number of prompts is %u, the limit is %d", q->n_prompts * q->n, API_MAX_CHOICES);
     for (uint32_t i = 0; i < q->n_prompts; i++) {
         size_t n_ids = q->prompts[i].n_ids, n_least = n_ids + (asked != 0);
-        if (n_least > r->model->context) {
-            api_refuse(r->error, field, "the context of this model has %u tokens, and the prompt %zu, which leaves no room for an answer",
-                       r->model->context, n_ids);
-            r->error->code = "context_length_exceeded";
-            return -1;
-        }
+        if (n_least > r->model->context)
+            return api_refuse_length(r, n_ids, false);
         int64_t left = (int64_t)(r->model->context - n_ids);
         q->prompts[i].max_tokens = (uint32_t)(asked < 0 ? left : MIN(asked, left));
     }

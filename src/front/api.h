@@ -28,6 +28,8 @@
 #define API_MAX_LOGPROBS 20
 #define API_MAX_NAME 256                    /* bytes of a model's name, of a cache salt */
 #define API_MAX_VARIABLES 64                /* chat_template_kwargs */
+#define API_MAX_ARGUMENTS 1048576           /* bytes of all tool calls' arguments */
+#define API_MAX_TOKENIZED 4194304           /* bytes of /tokenize's text */
 
 /* What requests are read against; the same for all of them. */
 struct api_model {

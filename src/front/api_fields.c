@@ -40,7 +40,7 @@ const struct api_field api_fields[] = {
     { PUT("model", ALL, FIELD_TEXT, model), .low = 1, .high = API_MAX_NAME, .schema = "\"$ref\": \"#/components/schemas/ModelName\"" },
     LIST("messages", TEMPLATED, messages, "\"$ref\": \"#/components/schemas/Messages\""),
     ANY("prompt", COMPLETION, prompt, "\"$ref\": \"#/components/schemas/Prompt\""),
-    TEXT("prompt", TOKENIZE, prompt, 0, MOST_TOKENS),
+    TEXT("prompt", TOKENIZE, prompt, 0, API_MAX_TOKENIZED),
     NUMBER("frequency_penalty", BOTH, frequency_penalty, -2, 2),
     NUMBER("presence_penalty", BOTH, presence_penalty, -2, 2),
     OBJECT("logit_bias", BOTH, logit_bias, "\"$ref\": \"#/components/schemas/LogitBias\""),
@@ -124,7 +124,7 @@ const struct api_field api_fields[] = {
     IGNORED("guided_whitespace_pattern", BOTH),
     IGNORED("request_id", BOTH),
 
-    TEXT("content", TOKENIZE, content, 0, MOST_TOKENS),
+    TEXT("content", TOKENIZE, content, 0, API_MAX_TOKENIZED),
     BOOL("add_special", TOKENIZE, add_special),
     BOOL("with_pieces", TOKENIZE, with_pieces),
     INTEGER("n_predict", BOTH, n_predict, -1, MOST_TOKENS),

@@ -61,6 +61,12 @@ static int check_content(struct api_reader *r, const struct template_value *mess
     return err;
 }
 
+static void deepen(const struct template_value *value, unsigned depth)
+{
+    unsigned *at = value->kind == VALUE_LIST ? &value->list->depth : &value->map->depth;
+    *at = MAX(*at, depth);
+}
+
 /* Templates print the arguments of a call as an object; clients send them as a string that holds one. */
 static int open_arguments(struct api_reader *r, const struct template_value *message)
 {
@@ -71,11 +77,17 @@ static int open_arguments(struct api_reader *r, const struct template_value *mes
         struct template_value opened;
         if (!arguments || arguments->kind != VALUE_STRING)
             continue;
+        if ((r->n_arguments += arguments->text.n_bytes) > API_MAX_ARGUMENTS)
+            return api_refuse(r->error, "messages", "the arguments of tool calls have more than %d bytes", API_MAX_ARGUMENTS);
         int err = json_read(&r->tree, arguments->text.bytes, arguments->text.n_bytes, &opened);
         if (err == ERR_NO_MEMORY)
             return api_no_memory(r->error);
-        if (!err && opened.kind == VALUE_MAP)
-            *arguments = opened;                        /* else they stay a text, as the model wrote it */
+        if (err || opened.kind != VALUE_MAP)
+            continue;                                   /* they stay a text, as the model wrote it */
+        const struct template_value *around[] = { function, call, calls, message, r->fields.messages };
+        *arguments = opened;
+        for (unsigned k = 0; k < COUNT_OF(around); k++)
+            deepen(around[k], template_value_depth(&opened) + 1 + k);
     }
     return 0;
 }
@@ -161,8 +173,10 @@ int api_encode_chat(struct api_reader *r, int32_t **ids, size_t *n)
     };
     const struct chat_prompt prompt = {
         .tokenizer = r->model->tokenizer, .template = r->model->template, .messages = f->messages, .options = &options,
-        .without_begin = !f->add_special, .goes_on = f->continue_final,
+        .without_begin = !f->add_special, .goes_on = f->continue_final, .most_bytes = r->kind == API_CHAT ? api_most_bytes(r) : API_MAX_TOKENIZED,
     };
     int err = chat_prompt_encode(&prompt, ids, n);
+    if (err == ERR_FULL && r->kind == API_CHAT)
+        return api_refuse_length(r, r->model->context, true);
     return err < 0 ? api_refuse_as_told(r->error, err, "messages") : 0;
 }

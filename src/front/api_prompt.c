@@ -28,6 +28,8 @@ static int encode_text(struct api_reader *r, struct arena *arena, const struct t
     const struct encode_text encode = { .bytes = text->text.bytes, .n_bytes = text->text.n_bytes,
                                         .flags = TOKENIZE_SPECIAL | (r->fields.add_special ? TOKENIZE_BEGIN : 0) };
     int32_t *ids = NULL;
+    if (text->text.n_bytes > api_most_bytes(r))
+        return api_refuse_length(r, text->text.n_bytes / tokenizer_longest(r->model->tokenizer), true);
     int err = tokenizer_encode_text(r->model->tokenizer, &encode, &ids, &out->n_ids);
     if (err < 0)
         return api_refuse_as_told(r->error, err, param);

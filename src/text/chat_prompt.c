@@ -262,6 +262,10 @@ int chat_prompt_encode(const struct chat_prompt *p, int32_t **ids, size_t *n)
     if ((err = choose_marks(&m, p)) < 0 || (err = render(p, &m, p->messages, p->options, &text)) < 0 ||
         (err = find_plain(p, &m, &text, &ranges)) < 0)
         goto done;
+    if (p->most_bytes && text.size > p->most_bytes) {
+        err = error_set(ERR_FULL, "the prompt has %zu bytes, the limit is %zu", text.size, p->most_bytes);
+        goto done;
+    }
     struct encode_text encode = {
         .bytes = text.bytes ? text.bytes : "", .n_bytes = text.size, .plain = ranges.ranges, .n_plain = ranges.n,
         .flags = TOKENIZE_SPECIAL | (p->without_begin ? 0 : TOKENIZE_BEGIN),

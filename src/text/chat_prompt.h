@@ -15,10 +15,12 @@ struct chat_prompt {
     const struct template *template;
     const struct template_value *messages;          /* a list, as template_render_messages() takes it */
     const struct chat_options *options;
+    size_t most_bytes;          /* of the text before it is encoded; 0: any */
     bool without_begin;         /* no begin token before the text, unless the template writes one */
     bool goes_on;               /* the prompt ends where the content of the last message does, so that the answer goes on with it */
 };
-/* Ids of the whole conversation, with one begin token if the model wants one; the caller frees *ids.  ERR_USAGE for what the template refuses. */
+/* Ids of the whole conversation, with one begin token if the model wants one; the caller frees *ids.  ERR_USAGE for what the template
+ * refuses, ERR_FULL for more than most_bytes. */
 int chat_prompt_encode(const struct chat_prompt *prompt, int32_t **ids, size_t *n);
 
 #endif

@@ -330,6 +330,14 @@ uint32_t tokenizer_n_tokens(const struct tokenizer *t)
     return (uint32_t)t->vocab.pieces.n;
 }
 
+size_t tokenizer_longest(const struct tokenizer *t)
+{
+    size_t longest = 1;
+    for (size_t i = 0; i < t->vocab.pieces.n; i++)
+        longest = MAX(longest, t->offset[i + 1] - t->offset[i]);
+    return longest;
+}
+
 int32_t tokenizer_begin(const struct tokenizer *t)
 {
     return t->begin;

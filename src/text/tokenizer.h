@@ -28,6 +28,7 @@ void tokenizer_close(struct tokenizer *tokenizer);
 /* 0, or ERR_BAD_FILE when it can make ids that a model of n_vocab rows does not have. */
 int tokenizer_check(const struct tokenizer *tokenizer, uint32_t n_vocab);
 uint32_t tokenizer_n_tokens(const struct tokenizer *tokenizer);
+size_t tokenizer_longest(const struct tokenizer *tokenizer);     /* bytes that a token stands for at most */
 int32_t tokenizer_begin(const struct tokenizer *tokenizer);      /* id to put before a text, or -1 when the model wants none */
 int32_t tokenizer_end(const struct tokenizer *tokenizer);        /* id to put after a text, likewise */
 bool tokenizer_is_end(const struct tokenizer *tokenizer, int32_t id);    /* end of text, of turn: generation stops there */

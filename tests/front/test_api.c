@@ -350,6 +350,12 @@ static void test_limits(void)
         { API_CHAT, HI "\"cache_salt\":\"", "m", "\"}", "400 - cache_salt: cache_salt must have 1 to 256 bytes", 257 },
         { API_CHAT, "{\"messages\":[{}", ",{}", "]}", "400 - messages: messages has 4097 items, the limit is 4096", 4096 },
         { API_COMPLETION, "{\"prompt\":[\"x\"", ",\"x\"", "]}", "400 - prompt: prompt has 65 items, the limit is 64", 64 },
+        { API_COMPLETION, "{\"prompt\":\"", "x", "\"}",
+          "400 context_length_exceeded prompt: the context of this model has 64 tokens, and the prompt at least 4096, which leaves no room for an answer", 40960 },
+        { API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"", "x", "\"}]}",
+          "400 context_length_exceeded messages: the context of this model has 64 tokens, and the prompt at least 64, which leaves no room for an answer", 40960 },
+        { API_CHAT, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}", ",{\"function\":{\"name\":\"f\",\"arguments\":\"[[[[[[[[[[]]]]]]]]]]\"}}", "]}]}",
+          "400 - messages: the arguments of tool calls have more than 1048576 bytes", 60000 },
         { API_CHAT, HI "\"x\":", "[", "", "400 - -: JSON nested more than 128 deep at byte 175", 1000000 },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
