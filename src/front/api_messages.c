@@ -67,29 +67,47 @@ static void deepen(const struct template_value *value, unsigned depth)
     *at = MAX(*at, depth);
 }
 
-/* Templates print the arguments of a call as an object; clients send them as a string that holds one. */
-static int open_arguments(struct api_reader *r, const struct template_value *message)
+/* Templates print the arguments of a call as an object; clients send them as a string that holds one.  Others stay a text, as the
+ * model wrote it. */
+static int open_arguments(struct api_reader *r, struct template_value *arguments)
 {
-    const struct template_value *calls = find(message, "tool_calls");
-    for (size_t i = 0; calls && calls->kind == VALUE_LIST && i < calls->list->n; i++) {
-        const struct template_value *call = &calls->list->items[i], *function = call->kind == VALUE_MAP ? find(call, "function") : NULL;
-        struct template_value *arguments = function && function->kind == VALUE_MAP ? template_map_find(function->map, "arguments", 9) : NULL;
-        struct template_value opened;
-        if (!arguments || arguments->kind != VALUE_STRING)
-            continue;
-        if ((r->n_arguments += arguments->text.n_bytes) > API_MAX_ARGUMENTS)
-            return api_refuse(r->error, "messages", "the arguments of tool calls have more than %d bytes", API_MAX_ARGUMENTS);
-        int err = json_read(&r->tree, arguments->text.bytes, arguments->text.n_bytes, &opened);
-        if (err == ERR_NO_MEMORY)
-            return api_no_memory(r->error);
-        if (err || opened.kind != VALUE_MAP)
-            continue;                                   /* they stay a text, as the model wrote it */
-        const struct template_value *around[] = { function, call, calls, message, r->fields.messages };
+    struct template_value opened;
+    if ((r->n_arguments += arguments->text.n_bytes) > API_MAX_ARGUMENTS)
+        return api_refuse(r->error, "messages", "the arguments of tool calls have more than %d bytes", API_MAX_ARGUMENTS);
+    int err = json_read(&r->tree, arguments->text.bytes, arguments->text.n_bytes, &opened);
+    if (!err && opened.kind == VALUE_MAP)
         *arguments = opened;
-        for (unsigned k = 0; k < COUNT_OF(around); k++)
-            deepen(around[k], template_value_depth(&opened) + 1 + k);
-    }
+    return err == ERR_NO_MEMORY ? api_no_memory(r->error) : 0;
+}
+
+static int check_call(struct api_reader *r, const struct template_value *message, const struct template_value *calls, size_t i, size_t k)
+{
+    char param[sizeof r->error->param];
+    const struct template_value *call = &calls->list->items[k], *function = call->kind == VALUE_MAP ? find(call, "function") : NULL;
+    const struct template_value *name = function && function->kind == VALUE_MAP ? find(function, "name") : NULL;
+    struct template_value *arguments = name ? template_map_find(function->map, "arguments", 9) : NULL;
+    snprintf(param, sizeof param, "messages[%zu].tool_calls[%zu]", i, k);
+    if (!arguments || name->kind != VALUE_STRING || (arguments->kind != VALUE_STRING && arguments->kind != VALUE_MAP))
+        return api_refuse(r->error, param, "%s must have a function with a name and arguments", param);
+    if (arguments->kind == VALUE_STRING && open_arguments(r, arguments) < 0)
+        return -1;
+    const struct template_value *around[] = { function, call, calls, message, r->fields.messages };
+    for (unsigned m = 0; m < COUNT_OF(around); m++)
+        deepen(around[m], template_value_depth(arguments) + 1 + m);
     return 0;
+}
+
+static int check_calls(struct api_reader *r, const struct template_value *message, size_t i)
+{
+    char param[sizeof r->error->param];
+    int err = 0;
+    const struct template_value *calls = find(message, "tool_calls");
+    snprintf(param, sizeof param, "messages[%zu].tool_calls", i);
+    if (calls && calls->kind != VALUE_LIST)
+        return api_refuse(r->error, param, "%s must be an array", param);
+    for (size_t k = 0; calls && k < calls->list->n && !err; k++)
+        err = check_call(r, message, calls, i, k);
+    return err;
 }
 
 static int check_message(struct api_reader *r, const struct template_value *message, size_t i)
@@ -107,7 +125,7 @@ static int check_message(struct api_reader *r, const struct template_value *mess
         k++;
     if (k == COUNT_OF(roles))
         return api_refuse(r->error, param, "%s must be system, developer, user, assistant or tool", param);
-    if (check_content(r, message, i, roles[k].needs_content) < 0 || open_arguments(r, message) < 0)
+    if (check_content(r, message, i, roles[k].needs_content) < 0 || check_calls(r, message, i) < 0)
         return -1;
     return put(&r->tree, *message, "role", template_value_text(roles[k].as, strlen(roles[k].as))) ? 0 : api_no_memory(r->error);
 }

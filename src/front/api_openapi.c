@@ -26,17 +26,18 @@ static const struct {
     { "get", "/metrics", "Prometheus metrics", NULL, NULL, .is_open = true },
 };
 
-static const struct { enum api_kind kind; const char *name, *required; } bodies[] = {
-    { API_CHAT, "ChatRequest", "\"required\": [\"messages\"], "
+/* `more` is the inside of a JSON object. */
+static const struct { enum api_kind kind; const char *name, *required, *more; } bodies[] = {
+    { API_CHAT, "ChatRequest", "messages", "\"required\": [\"messages\"], "
       "\"if\": {\"properties\": {\"top_logprobs\": {\"type\": \"integer\", \"minimum\": 1}}, \"required\": [\"top_logprobs\"]}, "
       "\"then\": {\"properties\": {\"logprobs\": {\"const\": true}}, \"required\": [\"logprobs\"]}" },
-    { API_COMPLETION, "CompletionRequest", "\"required\": [\"prompt\"], "
+    { API_COMPLETION, "CompletionRequest", "prompt", "\"required\": [\"prompt\"], "
       "\"if\": {\"properties\": {\"echo\": {\"const\": true}}, \"required\": [\"echo\"]}, "
       "\"then\": {\"properties\": {\"logprobs\": {\"type\": \"null\"}}}" },
-    { API_TOKENIZE, "TokenizeRequest", "\"anyOf\": [{\"required\": [\"prompt\"], \"properties\": {\"prompt\": {\"type\": \"string\"}}}, "
+    { API_TOKENIZE, "TokenizeRequest", NULL, "\"anyOf\": [{\"required\": [\"prompt\"], \"properties\": {\"prompt\": {\"type\": \"string\"}}}, "
       "{\"required\": [\"content\"], \"properties\": {\"content\": {\"type\": \"string\"}}}, "
       "{\"required\": [\"messages\"], \"properties\": {\"messages\": " REF("Messages") "}}]" },
-    { API_DETOKENIZE, "DetokenizeRequest", "\"required\": [\"tokens\"]" },
+    { API_DETOKENIZE, "DetokenizeRequest", "tokens", "\"required\": [\"tokens\"]" },
 };
 
 static const char schemas[] =
@@ -47,9 +48,9 @@ static const char schemas[] =
         "\"pattern\": \"^[A-Za-z0-9_:+@-][A-Za-z0-9_.:+@-]*(/[A-Za-z0-9_:+@-][A-Za-z0-9_.:+@-]*)*$\"}, "
     "\"Content\": {\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"array\", \"items\": {\"type\": \"object\", \"required\": [\"type\", \"text\"], "
         "\"properties\": {\"type\": {\"const\": \"text\"}, \"text\": {\"type\": \"string\"}}}}]}, "
-    "\"ToolCall\": {\"type\": \"object\", \"required\": [\"id\", \"type\", \"function\"], \"properties\": {\"id\": {\"type\": \"string\"}, "
-        "\"type\": {\"const\": \"function\"}, \"function\": {\"type\": \"object\", \"required\": [\"name\", \"arguments\"], "
-        "\"properties\": {\"name\": {\"type\": \"string\"}, \"arguments\": {\"type\": \"string\"}}}}}, "
+    "\"ToolCall\": {\"type\": \"object\", \"required\": [\"function\"], \"properties\": {\"function\": {\"type\": \"object\", "
+        "\"required\": [\"name\", \"arguments\"], \"properties\": {\"name\": {\"type\": \"string\"}, "
+        "\"arguments\": {\"type\": [\"string\", \"object\"]}}}}}, "
     "\"Messages\": {\"type\": \"array\", \"minItems\": 1, \"maxItems\": 4096, \"items\": {\"anyOf\": ["
         "{\"type\": \"object\", \"required\": [\"role\", \"content\"], \"properties\": {\"role\": {\"enum\": [\"system\", \"developer\", \"user\", \"tool\"]}, "
             "\"content\": " REF("Content") "}}, "
@@ -110,9 +111,13 @@ static void add_off(struct buffer *out, const struct api_field *f)
     buffer_add_text(out, "]}");
 }
 
-static void add_field(struct buffer *out, const struct api_field *f)
+static void add_field(struct buffer *out, const struct api_field *f, bool required)
 {
     buffer_printf(out, "\"%s\": ", f->name);
+    if (f->schema && required) {
+        buffer_printf(out, "{%s}", f->schema);
+        return;
+    }
     if (f->schema) {
         buffer_printf(out, "{\"anyOf\": [{%s}, {\"type\": \"null\"}]}", f->schema);
         return;
@@ -134,11 +139,11 @@ static void add_bodies(struct buffer *out)
 {
     for (size_t i = 0; i < COUNT_OF(bodies); i++) {
         const char *between = "";
-        buffer_printf(out, "\"%s\": {\"type\": \"object\", %s, \"properties\": {", bodies[i].name, bodies[i].required);
+        buffer_printf(out, "\"%s\": {\"type\": \"object\", %s, \"properties\": {", bodies[i].name, bodies[i].more);
         for (size_t k = 0; k < api_n_fields; k++)
             if (api_fields[k].kinds & 1u << bodies[i].kind) {
                 buffer_add_text(out, between);
-                add_field(out, &api_fields[k]);
+                add_field(out, &api_fields[k], bodies[i].required && !strcmp(api_fields[k].name, bodies[i].required));
                 between = ", ";
             }
         buffer_add_text(out, "}}, ");

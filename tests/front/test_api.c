@@ -64,6 +64,14 @@ static void test_refusals(void)
           "400 - messages[0].content[1]: messages[0].content[1] has the type \"image_url\"; this model reads text only" },
         { MESSAGES("[{\"role\":\"user\",\"content\":[\"x\"]}]"), "400 - messages[0].content[0]: messages[0].content[0] must be an object with a type" },
         { MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]"), "400 - messages[0].content[0]: messages[0].content[0] must have a text" },
+        /* calls that no template could print */
+        { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":\"f\"}]"), "400 - messages[0].tool_calls: messages[0].tool_calls must be an array" },
+        { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}},{\"function\":{\"name\":\"f\"}}]}]"),
+          "400 - messages[0].tool_calls[1]: messages[0].tool_calls[1] must have a function with a name and arguments" },
+        { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":null}}]}]"),
+          "400 - messages[0].tool_calls[0]: messages[0].tool_calls[0] must have a function with a name and arguments" },
+        { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[5]}]"),
+          "400 - messages[0].tool_calls[0]: messages[0].tool_calls[0] must have a function with a name and arguments" },
         /* OA-03 */
         { CHAT("\"top_logprobs\":3"), "400 - top_logprobs: top_logprobs needs logprobs to be true" },
         { CHAT("\"logprobs\":1"), "400 - logprobs: logprobs must be true or false" },
@@ -354,7 +362,7 @@ static void test_limits(void)
           "400 context_length_exceeded prompt: the context of this model has 64 tokens, and the prompt at least 4096, which leaves no room for an answer", 40960 },
         { API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"", "x", "\"}]}",
           "400 context_length_exceeded messages: the context of this model has 64 tokens, and the prompt at least 64, which leaves no room for an answer", 40960 },
-        { API_CHAT, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}", ",{\"function\":{\"name\":\"f\",\"arguments\":\"[[[[[[[[[[]]]]]]]]]]\"}}", "]}]}",
+        { API_CHAT, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}", ",{\"function\":{\"name\":\"f\",\"arguments\":\"[[[[[[[[[[]]]]]]]]]]\"}}", "]}]}",
           "400 - messages: the arguments of tool calls have more than 1048576 bytes", 60000 },
         { API_CHAT, HI "\"x\":", "[", "", "400 - -: JSON nested more than 128 deep at byte 175", 1000000 },
     };
