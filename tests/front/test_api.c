@@ -439,6 +439,24 @@ static void test_kinds_of_models(void)
     tiny.api.template = tiny.template;
 }
 
+/* A special token in two halves, for a template that puts one behind the other. */
+static void test_parts(void)
+{
+    static const char source[] = "{{ bos_token }}{% for p in messages[0].content %}{{ p.text }}{% endfor %}<a>";
+    static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<\"},{\"type\":\"text\",\"text\":\"u>\"}]}]}";
+    struct api_request *request;
+    struct template *looping = NULL;
+    check_begin("a special token in two parts of a content");
+    check_int(template_open(&looping, source, strlen(source)), 0);
+    tiny.api.template = looping;
+    check_text(read_body(API_CHAT, body, strlen(body), &request), "");
+    if (request)
+        check_text(prompt_text(&request->prompts[0]), "[s]<u>[a]");
+    api_request_close(request);
+    tiny.api.template = tiny.template;
+    template_close(looping);
+}
+
 static void test_routes(void)
 {
     static const struct { int (*answer)(struct buffer *, const struct api_model *, const char *, size_t, struct api_error *); const char *body, *want; } rows[] = {
@@ -550,6 +568,7 @@ int main(void)
     test_limits();
     test_many_keys();
     test_kinds_of_models();
+    test_parts();
     test_routes();
     test_errors();
     test_openapi();
