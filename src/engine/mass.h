@@ -1,0 +1,34 @@
+/* mass.h: exp((logit - max) / t) in fixed point: integers, so that a sum of them is the same in any order and any split.
+ *
+ * One formula in f64 without fused steps, which compilers put into vectors of any width without changing a bit:
+ *   x = (logit - max) / t in f32, 0 at most; x = n ln 2 + r, |r| <= ln(2) / 2; exp(x) = 2^n (1 + r + r^2 / 2! + .. + r^8 / 8!)
+ * relative error below 1e-9; then down to a multiple of 2^-40, so that many small ones are not more than they are.  Below MASS_FLOOR,
+ * where there is nothing left of it, 0. */
+#ifndef STOA_ENGINE_MASS_H
+#define STOA_ENGINE_MASS_H
+
+#include <stdint.h>
+
+#define MASS_ONE 0x1p40         /* 2^18 ids of mass 1 still fit 64 bits with room */
+#define MASS_FLOOR (-28.0f)     /* exp of it is under 2^-40 */
+
+static inline uint64_t mass_of(float logit, float max, float temperature)
+{
+    const double shifter = 0x1.8p52, fixed = 0x1p52;        /* either leaves an integer in the low bits of a sum */
+    float x = (logit - max) / temperature;
+    union { double f; uint64_t u; } n, power, mass;
+    double above = x >= MASS_FLOOR ? (double)x : (double)MASS_FLOOR, r, p;
+    n.f = above * 0x1.71547652b82fep+0 + shifter;
+    r = above - (n.f - shifter) * 0x1.62e42fefa39efp-1;
+    p = 1 + r * (1 + r * (1.0 / 2 + r * (1.0 / 6 + r * (1.0 / 24 + r * (1.0 / 120 + r * (1.0 / 720 + r * (1.0 / 5040 + r * (1.0 / 40320))))))));
+    power.f = p;
+    power.u += n.u << 52;
+    mass.f = power.f * MASS_ONE - 0.5 + fixed;
+    mass.u -= 0x4330000000000000u;                          /* the bits of `fixed` */
+    return x >= MASS_FLOOR ? mass.u : 0;
+}
+
+/* Of n logits together. */
+uint64_t mass_sum(const float *logits, uint32_t n, float max, float temperature);
+
+#endif
