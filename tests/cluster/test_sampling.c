@@ -246,6 +246,25 @@ static void test_stop_ids(struct engine *e)
     }
 }
 
+/* A stop id that is picked as soon as it may be. */
+static void test_min_new(struct engine *e)
+{
+    static struct heard heard;
+    static const struct logit_bias forced = { 42, 100 };
+    static const int32_t stop_id = 42;
+    for (uint32_t min_new = 0; min_new < 4; min_new++) {
+        struct sequence_request request = request_of(8, &heard);
+        check_begin("an answer of %u tokens before the stop id", min_new);
+        request.bias = &forced;
+        request.n_bias = 1;
+        request.stop_ids = &stop_id;
+        request.n_stop_ids = 1;
+        request.min_new = min_new;
+        check_int(answer(e, &request), SEQUENCE_STOP);
+        check_int(heard.n, min_new);
+    }
+}
+
 static void test_bias(struct engine *e)
 {
     static struct heard heard;
@@ -339,6 +358,7 @@ static void lead(struct engine *e)
     test_together(e);
     test_resumed(e);
     test_stop_ids(e);
+    test_min_new(e);
     test_bias(e);
     test_refused(e);
     test_broken(e);
