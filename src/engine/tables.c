@@ -190,6 +190,20 @@ static uint32_t find_in_children(const struct engine *e, const struct group *gro
     return most;
 }
 
+static bool is_held(const struct engine *e, const struct sequence *s, uint32_t g, uint32_t b)
+{
+    return s->n_entered[g] - b <= e->limits.cache[g].n_sequence && *entry(e, s, g, b) != NO_BLOCK;
+}
+
+/* Steps in flight may have taken a window's ring beyond what is confirmed. */
+static bool holds_all(const struct engine *e, const struct sequence *s, uint32_t b)
+{
+    for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
+        if (!is_held(e, s, g, b))
+            return false;
+    return true;
+}
+
 /* The same of a block that a running sequence has not filled yet; better than `most`. */
 static uint32_t find_in_sequences(const struct engine *e, const struct group *group, const struct sequence *s, uint32_t n_most,
                                   uint32_t most, uint32_t *from)
@@ -199,7 +213,7 @@ static uint32_t find_in_sequences(const struct engine *e, const struct group *gr
         if (other->node != s->node || other->n_published != s->n_published || other->n_confirmed <= first)
             continue;
         uint32_t n = n_common(other->tokens + first, s->tokens + first, MIN(n_most, other->n_confirmed - first));
-        if (n > most) {
+        if (n > most && holds_all(e, other, s->n_published)) {
             most = n;
             for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
                 from[g] = *entry(e, other, g, s->n_published);
@@ -278,11 +292,6 @@ bool tables_are_coming(const struct engine *e, const struct sequence *s)
 }
 
 /* ---- what others can share from now on ---- */
-static bool is_held(const struct engine *e, const struct sequence *s, uint32_t g, uint32_t b)
-{
-    return s->n_entered[g] - b <= e->limits.cache[g].n_sequence && *entry(e, s, g, b) != NO_BLOCK;
-}
-
 static void publish_block(struct engine *e, struct group *group, const struct sequence *s, uint32_t b)
 {
     for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)

@@ -416,6 +416,33 @@ static void test_thrash(struct engine *e)
     check_idle(e);
 }
 
+/* Also where it would fit again at once. */
+static void test_pushed_out(struct engine *e)
+{
+    struct sequence *s[3];
+    if (e->n_groups > 1)
+        return;
+    check_begin("who was pushed out comes back when another has ended, and before all others");
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sequence_request request = { .tokens = prompt[6 + i], .n_tokens = 20, .n_new = 30, .params = { .top_p = 1 } };
+        s[i] = add(e, &request);
+        if (i == 1) {
+            world_step(e);
+            sequence_push_out(e, s[1]);
+        }
+    }
+    for (uint32_t i = 0; i < 5; i++)
+        world_step(e);
+    check(s[0]->state == SEQUENCE_RUNNING && s[1]->state == SEQUENCE_WAITING && s[2]->state == SEQUENCE_WAITING);
+    sequence_stop(s[0]);
+    world_step(e);
+    check(s[1]->state == SEQUENCE_RUNNING && s[2]->state == SEQUENCE_RUNNING);
+    check(s[1]->next == s[2]);
+    for (uint32_t i = 0; i < 3; i++)
+        engine_remove(e, s[i]);
+    check_idle(e);
+}
+
 /* ---- whose turn it is ---- */
 /* Long ones take all places; of those that wait, in which order are they let in?  A letter is a client; by letter and number. */
 static void check_order(struct engine *e, const char *name, const struct sequence_request *requests, uint32_t n, const uint32_t *want)
@@ -592,6 +619,7 @@ static void lead(struct engine *e)
     test_cancelled_prefill(e);
     test_never_fits(e);
     test_thrash(e);
+    test_pushed_out(e);
     test_order(e);
     test_short_steps(e);
     if (e->n_ranks > 1)
