@@ -256,7 +256,8 @@ static int wait_ms(const struct loop *loop)
 {
     if (!loop->timers)
         return -1;
-    return (int)MIN(MAX(loop->timers->at_ms - clock_us() / 1000, 0), LONGEST_WAIT_MS);
+    int64_t left_ms = loop->timers->at_ms - clock_us() / 1000;      /* once: the macros look twice, and what is negative waits for ever */
+    return (int)MIN(MAX(left_ms, 0), LONGEST_WAIT_MS);
 }
 
 static int turn(struct loop *loop)
