@@ -20,7 +20,7 @@ const struct http_limits http_usual_limits = {
     .head_ms = 10000, .body_ms = 60000, .idle_ms = 75000, .write_ms = 30000,
 };
 
-enum { ACCEPTS_A_TURN = 64, BACKLOG = 1024, PAUSE_MS = 100, OTHER_FILES = 128, SEND_BUFFER_BYTES = 128 << 10 };
+enum { ACCEPTS_A_TURN = 64, BACKLOG = 1024, PAUSE_MS = 100, OTHER_FILES = 128, SEND_BUFFER_BYTES = 128 << 10, SILENCE_MS = 60000 };
 
 /* ---- accepting ---- */
 static void listen_for(struct http_server *server, uint32_t events)
@@ -70,17 +70,16 @@ static void listener_ready(struct watch *watch, uint32_t events)
 /* ---- listening ---- */
 /* Accepted sockets inherit these.  A token is not held back; a client that reads slowly holds little of the kernel's memory, so that it is
  * seen; one whose machine is gone answers no probe, and is seen too. */
-static void set_options(struct http_server *server, int fd, const struct addrinfo *at, bool is_only)
+static void set_options(int fd, const struct addrinfo *at, bool is_only)
 {
     static const struct { int level, name, value; } options[] = {
         { SOL_SOCKET, SO_REUSEADDR, 1 },    { IPPROTO_TCP, TCP_NODELAY, 1 },    { SOL_SOCKET, SO_SNDBUF, SEND_BUFFER_BYTES },
         { SOL_SOCKET, SO_KEEPALIVE, 1 },    { IPPROTO_TCP, TCP_KEEPIDLE, 30 },  { IPPROTO_TCP, TCP_KEEPINTVL, 10 },
-        { IPPROTO_TCP, TCP_KEEPCNT, 3 },
+        { IPPROTO_TCP, TCP_KEEPCNT, 3 },    { IPPROTO_TCP, TCP_USER_TIMEOUT, SILENCE_MS },
     };
-    int only_v6 = !is_only, silence_ms = server->options.limits.write_ms;
+    int only_v6 = !is_only;
     for (size_t i = 0; i < COUNT_OF(options); i++)
         setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof options[i].value);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
     if (at->ai_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof only_v6);
 }
@@ -117,7 +116,7 @@ static int listen_at(struct http_server *server, const struct addrinfo *at, bool
     int fd = socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
-    set_options(server, fd, at, is_only);
+    set_options(fd, at, is_only);
     set_port(at->ai_addr, server->port);
     *listener = (struct listener){ { listener_ready, fd, EPOLLIN }, server };
     if (bind(fd, at->ai_addr, at->ai_addrlen) || listen(fd, BACKLOG) || watch_start(server->loop, &listener->watch) < 0) {
