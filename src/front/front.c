@@ -153,6 +153,8 @@ static int take_signals(struct front *f)
     for (size_t i = 0; i < COUNT_OF(ends); i++)
         if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)     /* nohup's stays ignored */
             sigaddset(&signals, ends[i]);
+    signal(SIGPIPE, SIG_IGN);           /* who reads the log may leave; the replica inherits this */
+    log_never_waits();
     pthread_sigmask(SIG_BLOCK, &signals, &f->old_signals);
     f->signals = (struct watch){ .ready = on_signal, .fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK), .events = EPOLLIN };
     return f->signals.fd < 0 ? error_set(ERR_FAILED, "signals cannot be watched") : watch_start(f->loop, &f->signals);
