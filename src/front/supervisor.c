@@ -109,12 +109,14 @@ static int spawn(struct supervisor *s, const char **argv)
     sigfillset(&usual);
     posix_spawnattr_init(&how);
     posix_spawn_file_actions_init(&files);
-    /* A session of its own: Ctrl-C in a terminal is the front's alone.  Standard output belongs to nobody here. */
+    sigdelset(&usual, SIGPIPE);         /* ignored, as by us: who reads the log may leave */
+    /* A session of its own: Ctrl-C in a terminal is the front's alone.  Standard output belongs to nobody here; nor may it be the log,
+     * for a job without a reader of its output ends. */
     posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
     posix_spawnattr_setsigmask(&how, s->options.signals);
     posix_spawnattr_setsigdefault(&how, &usual);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_addclosefrom_np(&files, 3);
     int failed = posix_spawn(&s->child, "/proc/self/exe", &files, &how, (char **)argv, environ);
     posix_spawn_file_actions_destroy(&files);
