@@ -249,16 +249,21 @@ static void test_homes(struct engine *e)
     for (; n <= n_each * n_groups; n++)
         s[n] = add(e, 4);
     world_step(e);
-    for (uint32_t i = 0; i + 1 < n; i++)
-        check_int(s[i]->group, i % n_groups);
+    for (uint32_t i = 0; i + 1 < n; i += n_groups) {        /* whichever of them knows the question: each gets one before any gets two */
+        uint32_t seen = 0;
+        for (uint32_t g = 0; g < n_groups; g++)
+            seen |= 1u << s[i + g]->group;
+        check_int(seen, (1u << n_groups) - 1);
+    }
     check_int(s[n - 1]->state, SEQUENCE_WAITING);
     engine_load(e, &load);
     check_int(load.running, n - 1);
     check_int(load.waiting, 1);
+    uint32_t home = s[n_groups - 1]->group;
     engine_remove(e, s[n_groups - 1]);
     s[n_groups - 1] = add(e, 4);
     world_step(e);
-    check_int(s[n - 1]->group, n_groups - 1);
+    check_int(s[n - 1]->group, home);
     check_int(s[n_groups - 1]->state, SEQUENCE_WAITING);
     run_all(e);
     for (uint32_t i = 0; i < n; i++) {
