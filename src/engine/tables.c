@@ -266,10 +266,9 @@ void tables_begin(struct engine *e, struct sequence *s)
     uint32_t n = find_beginning(e, group, s, node, &node);
     move_to_node(group, s, node);
     hold_beginning(e, group, s, n);
-    s->n_planned = n * BLOCK_TOKENS;
+    s->n_planned = s->n_confirmed = n * BLOCK_TOKENS;
     if (!s->request.all_rows)
-        copy_part(e, group, s);
-    s->n_confirmed = s->n_planned;
+        copy_part(e, group, s);         /* which nobody can copy in turn before it is done */
 }
 
 uint32_t tables_known(const struct engine *e, const struct sequence *s, uint32_t group)
