@@ -650,6 +650,34 @@ static void test_short_steps(struct engine *e)
         check_answer(s[i], answer[20 + i], n_new[20 + i]);
         engine_remove(e, s[i]);
     }
+    e->options.step_ms = 0;
+    e->pace = (struct pace){ 0 };
+    check_idle(e);
+}
+
+/* One token a step: everybody gets on, not only who stands first. */
+static void test_turns(struct engine *e)
+{
+    struct sequence *s[4];
+    if (e->n_ranks > 1)
+        return;
+    check_begin("where a step has no room for all, tokens go round");
+    e->options.step_ms = 1;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct sequence_request request = { .tokens = prompt[30 + i], .n_tokens = 3, .n_new = 40, .params = { .top_p = 1 } };
+        s[i] = add(e, &request);
+    }
+    for (uint32_t steps = 0; steps < 60; steps++) {
+        e->pace = (struct pace){ .per_s = { 1, 1, 1 }, .n_steps = 10 };
+        world_step(e);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t n;
+        sequence_new_tokens(s[i], &n);
+        check(n >= 8 && n < 30);
+        engine_remove(e, s[i]);
+    }
+    e->options.step_ms = 0;
     e->pace = (struct pace){ 0 };
     check_idle(e);
 }
@@ -666,6 +694,7 @@ static void lead(struct engine *e)
     test_pushed_out(e);
     test_order(e);
     test_short_steps(e);
+    test_turns(e);
     if (e->n_ranks > 1)
         test_idle(e);
     test_aged();
