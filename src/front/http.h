@@ -27,12 +27,13 @@ struct http_exchange;
 
 struct http_limits {
     size_t head_bytes, body_bytes;
+    size_t bodies_bytes;            /* of all connections together, which are being read or whose answer has not begun; beyond it 503 */
     uint32_t connections;
     int head_ms, body_ms;           /* a whole head, from its first byte or the accept; a whole body */
     int idle_ms;                    /* between requests */
     int write_ms;                   /* a client that takes no byte for so long is gone */
 };
-extern const struct http_limits http_usual_limits;      /* 64 KB, 64 MB, 4096, 10 s, 60 s, 75 s, 30 s */
+extern const struct http_limits http_usual_limits;      /* 64 KB, 64 MB, 1 GB, 4096, 10 s, 60 s, 75 s, 30 s */
 
 typedef void http_handler_fn(struct http_exchange *x, void *user);
 

@@ -22,6 +22,20 @@ static void watch_for(struct connection *c, uint32_t events)
     watch_change(c->server->loop, &c->watch, events);
 }
 
+/* ---- bodies ---- */
+static void count_body(struct connection *c)
+{
+    c->server->n_body_bytes += c->parser.body.size - c->n_body_counted;
+    c->n_body_counted = c->parser.body.size;
+}
+
+/* When the answer is there: nobody asks for the request's body any more, and a long one is not kept as long as a stream runs. */
+void http_connection_drop_body(struct connection *c)
+{
+    buffer_release(&c->parser.body);
+    count_body(c);
+}
+
 /* ---- out ---- */
 static bool has_output(const struct connection *c)
 {
@@ -126,6 +140,12 @@ static void refuse(struct connection *c, int status, const char *text)
     await_answer(c);
 }
 
+static void refuse_for_now(struct connection *c, const char *text)
+{
+    http_add_header(&c->exchange, "Retry-After", "1");
+    refuse(c, 503, text);
+}
+
 static void take_head(struct connection *c)
 {
     http_exchange_begin(c);
@@ -180,6 +200,9 @@ static size_t parse(struct connection *c, const char *bytes, size_t n_bytes)
         else
             refuse(c, c->parser.status, c->parser.why);
     }
+    count_body(c);
+    if (c->state == CONNECTION_BODY && c->server->n_body_bytes > c->server->options.limits.bodies_bytes)
+        refuse_for_now(c, "too many long bodies at once");
     return n_used;
 }
 
@@ -305,9 +328,8 @@ void http_connection_open(struct http_server *server, int fd, const char *addres
         http_connection_close(c);
     else if (is_too_many) {
         http_exchange_begin(c);
-        http_add_header(&c->exchange, "Retry-After", "1");
         c->state = CONNECTION_BODY;
-        refuse(c, 503, "too many connections");
+        refuse_for_now(c, "too many connections");
     }
 }
 
@@ -326,6 +348,7 @@ void http_connection_close(struct connection *c)
     if (c->next)
         c->next->link = c->link;
     server->n_connections--;
+    http_connection_drop_body(c);
     http_parser_release(&c->parser);
     buffer_release(&c->in);
     buffer_release(&c->out);

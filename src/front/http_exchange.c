@@ -183,12 +183,6 @@ static void begin_answer(struct http_exchange *x, int status)
     http_connection_list(c);
 }
 
-/* Nobody asks for the request's body any more, and a long one is not kept as long as a stream runs.  It may have been the answer's. */
-static void drop_body(struct http_exchange *x)
-{
-    buffer_release(&x->connection->parser.body);
-}
-
 void http_answer(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes)
 {
     struct buffer *out = &x->connection->out;
@@ -201,7 +195,7 @@ void http_answer(struct http_exchange *x, int status, const char *content_type, 
         buffer_add(out, body, n_bytes);
     x->has_ended = true;
     x->gone = NULL;
-    drop_body(x);
+    http_connection_drop_body(x->connection);
 }
 
 void http_answer_error(struct http_exchange *x, int status, const char *text)
@@ -227,7 +221,7 @@ void http_stream_begin(struct http_exchange *x, int status, const char *content_
     x->fill = fill;
     x->fill_user = user;
     x->is_hungry = true;
-    drop_body(x);
+    http_connection_drop_body(c);
 }
 
 void http_stream_wake(struct http_exchange *x)

@@ -53,6 +53,7 @@ struct connection {
     bool peer_has_closed;               /* its half */
     bool is_fresh;                      /* not a byte has come since the accept */
     struct http_parser parser;
+    size_t n_body_counted;              /* of its body, in the server's sum */
     struct buffer in, out;              /* in: read and not parsed; out: to send.  Both are freed when empty */
     size_t n_in_used, n_out_sent;
     struct http_exchange exchange;
@@ -74,6 +75,7 @@ struct http_server {
     struct timer accept_again, step;
     struct connection *connections, *listed, *stepping;
     uint32_t n_connections, most_connections;
+    size_t n_body_bytes;                /* that connections hold */
     bool is_draining;
     uint64_t id_key, n_ids;
     struct buffer piece;                /* what fill() gives, before it is framed */
@@ -84,6 +86,7 @@ struct http_server {
 /* Takes the descriptor over.  One too many is told so, and closed. */
 void http_connection_open(struct http_server *server, int fd, const char *address, bool is_too_many);
 void http_connection_close(struct connection *c);       /* with on_gone() where an exchange is under way */
+void http_connection_drop_body(struct connection *c);
 void http_connection_list(struct connection *c);        /* for a step in this turn or the next */
 void http_connection_step(struct connection *c);
 void http_connections_step(struct timer *timer);         /* of all that are listed */

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 const struct http_limits http_usual_limits = {
-    .head_bytes = 64 << 10, .body_bytes = 64 << 20, .connections = 4096,
+    .head_bytes = 64 << 10, .body_bytes = 64 << 20, .bodies_bytes = 1 << 30, .connections = 4096,
     .head_ms = 10000, .body_ms = 60000, .idle_ms = 75000, .write_ms = 30000,
 };
 

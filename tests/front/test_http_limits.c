@@ -71,6 +71,40 @@ static void test_too_many(void)
     end();
 }
 
+/* Long bodies of many clients together have a limit too; whoever is beyond it is told, and the others go on. */
+static void test_bodies(void)
+{
+    enum { LONG = 60000 };
+    static char body[LONG / 2 + 1];
+    struct http_options options = usual();
+    options.limits.bodies_bytes = LONG;
+    memset(body, 'a', LONG / 2);
+    begin(&options);
+    check_begin("bodies that are too long together");
+    for (int i = 0; i < 5; i++) {
+        int first = dial(), second = dial();
+        say(first, POST("/show") "Content-Length: 60000\r\n\r\n");
+        say(first, body);
+        connections_come_to(2);
+        nap_ms(20);
+        say(second, POST("/show") "Content-Length: 60000\r\n\r\n");
+        say(second, body);
+        say(second, "b");
+        char *got = hear(second, NULL);
+        check(!strncmp(got, "HTTP/1.1 503 ", 13));
+        has(got, "\r\nRetry-After: ");
+        free(got);
+        say(first, body);
+        got = hear(first, "id=");
+        has(got, " body=60000 ");
+        free(got);
+        close(first);
+        close(second);
+        connections_come_to(0);
+    }
+    end();
+}
+
 /* A head of 1 MB and a chunk's size of 1 MB, sent in full: the answer comes through although the server reads no more of it. */
 static void test_long_lines(void)
 {
@@ -283,6 +317,7 @@ int main(void)
 {
     test_deadlines();
     test_too_many();
+    test_bodies();
     test_long_lines();
     test_refused_body();
     test_drain();

@@ -37,7 +37,7 @@ static void test_streams(void)
 static void test_slow_reader(void)
 {
     struct http_options options = usual();
-    options.limits.write_ms = 700;
+    options.limits.write_ms = 1500;
     begin(&options);
     check_begin("a client that reads nothing is not written for, and is gone after a while");
     int fd = dial();
@@ -66,7 +66,7 @@ static void test_slow_reader(void)
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &(int){ 65536 }, sizeof(int));        /* else the kernel reads megabytes for us, and then none */
     say(fd, GET("/big") CLOSE "\r\n");
     size_t n_heard = 0;
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 25; i++) {
         char bytes[100000];
         nap_ms(100);
         ssize_t n_now = recv(fd, bytes, sizeof bytes, 0);
