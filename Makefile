@@ -128,7 +128,7 @@ $(B)/bench/%: $(B)/bench/%.o $(library)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 bench: $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 # Fuzz targets link what reads bytes from outside; scripts/fuzz sets the compiler and SANITIZE.
-$(B)/fuzzed.a: $(filter $(addprefix $(B)/src/,base/% format/% text/% wire/% front/http_parse%),$(objects))
+$(B)/fuzzed.a: $(filter $(addprefix $(B)/src/,base/% format/% text/% wire/% front/http_parse% front/api% front/answer%),$(objects))
 	rm -f $@; ar rcs $@ $^
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(B)/fuzzed.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)

@@ -164,10 +164,10 @@ static void put_logprobs(struct answer *a, struct json_out *j, const struct choi
         put_completion_logprobs(a, j, c, begin, end);
 }
 
-static void put_ids(struct json_out *j, const char *key, const int32_t *ids, size_t n)
+static void put_ids(struct json_out *j, const char *key, const int32_t *ids, size_t begin, size_t end)
 {
     json_array(j, key);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = begin; i < end; i++)
         json_integer(j, NULL, ids[i]);
     json_end_array(j);
 }
@@ -231,8 +231,8 @@ static void put_choice(struct answer *a, struct json_out *j, struct choice *c, s
         json_none(j, "finish_reason");
     if (a->request->return_token_ids) {
         if (!c->is_begun)
-            put_ids(j, "prompt_token_ids", prompt->ids, prompt->n_ids);
-        put_ids(j, "token_ids", (const int32_t *)c->ids + c->n_shown, n_tokens - c->n_shown);
+            put_ids(j, "prompt_token_ids", prompt->ids, 0, prompt->n_ids);
+        put_ids(j, "token_ids", (const int32_t *)c->ids, c->n_shown, n_tokens);
     }
     json_end_object(j);
     c->is_begun = true;
