@@ -218,7 +218,8 @@ static void put_text(const struct answer *a, struct json_out *j, const struct ch
 }
 
 /* One choice: its text[0..n_bytes), its tokens up to n_tokens, and its end if that is reached. */
-static void put_choice(struct answer *a, struct json_out *j, struct choice *c, size_t n_bytes, uint32_t n_tokens, bool is_delta, bool is_last)
+static void put_choice(struct answer *a, struct json_out *j, struct choice *c, size_t n_bytes, uint32_t n_tokens, bool is_delta,
+                       bool is_last)
 {
     const struct api_prompt *prompt = answer_prompt(a, c);
     json_object(j, NULL);

@@ -174,8 +174,8 @@ static int read_bias(struct api_reader *r, struct api_request *q)
         double add = template_is_number(&entry->value) && entry->value.kind != VALUE_BOOL ? template_as_float(&entry->value) : -1000;
         uint32_t id;
         if (!read_decimal(&entry->key, &id) || id >= r->model->n_vocab)
-            return api_refuse(r->error, "logit_bias", "logit_bias: \"%.*s\" is no token id from 0 to %u", (int)MIN(entry->key.text.n_bytes, (size_t)40),
-                              entry->key.text.bytes, r->model->n_vocab - 1);
+            return api_refuse(r->error, "logit_bias", "logit_bias: \"%.*s\" is no token id from 0 to %u",
+                              (int)MIN(entry->key.text.n_bytes, (size_t)40), entry->key.text.bytes, r->model->n_vocab - 1);
         if (!(add >= -100 && add <= 100))
             return api_refuse(r->error, "logit_bias", "logit_bias: the bias of %u must be a number between -100 and 100", id);
         q->bias[q->n_bias++] = (struct api_bias){ id, (float)add };
@@ -241,7 +241,9 @@ static int read_prompts(struct api_reader *r, struct api_request *q)
     if (q->prompts->ids)
         memcpy(q->prompts->ids, ids, q->prompts->n_ids * sizeof *ids);
     free(ids);
-    return !q->prompts->ids ? api_no_memory(r->error) : q->prompts->n_ids ? 0 : api_refuse(r->error, "messages", "the messages make an empty prompt");
+    if (!q->prompts->ids)
+        return api_no_memory(r->error);
+    return q->prompts->n_ids ? 0 : api_refuse(r->error, "messages", "the messages make an empty prompt");
 }
 
 /* What the client asks for; below 0: as much as fits. */
@@ -289,7 +291,8 @@ static int fit(struct api_reader *r, struct api_request *q)
     return 0;
 }
 
-int api_read(struct api_request **out, enum api_kind kind, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error)
+int api_read(struct api_request **out, enum api_kind kind, const struct api_model *model, const char *body, size_t n_bytes,
+             struct api_error *error)
 {
     struct api_reader r;
     struct arena *arena = calloc(1, sizeof *arena);

@@ -97,7 +97,8 @@ struct api_request {
 };
 
 /* 0, or -1 with *error filled in.  On success *out is the caller's. */
-int api_read(struct api_request **out, enum api_kind kind, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
+int api_read(struct api_request **out, enum api_kind kind, const struct api_model *model, const char *body, size_t n_bytes,
+             struct api_error *error);
 void api_request_close(struct api_request *request);
 
 /* Bodies of the small routes; 0 with a body of JSON in `out`, or -1 with *error. */

@@ -20,7 +20,7 @@
 #define MOST_TOKENS 2147483647.0
 #define ANY_SEED 9223372036854774784.0          /* the largest double that is an int64_t */
 
-#define IDS "\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/TokenId\"}"
+#define IDS "'type': 'array', 'items': {'$ref': '#/components/schemas/TokenId'}"
 
 #define PUT(Name, Kinds, Type, field) .name = Name, .kinds = Kinds, .type = Type, .at = AT(field)
 #define BOOL(name, kinds, field) { PUT(name, kinds, FIELD_BOOL, field) }
@@ -37,13 +37,13 @@
 /* In the order of OpenAI's reference; then what vLLM adds, then llama-server.  A name that stands here twice means something else on
  * each route. */
 const struct api_field api_fields[] = {
-    { PUT("model", ALL, FIELD_TEXT, model), .low = 1, .high = API_MAX_NAME, .schema = "\"$ref\": \"#/components/schemas/ModelName\"" },
-    LIST("messages", TEMPLATED, messages, "\"$ref\": \"#/components/schemas/Messages\""),
-    ANY("prompt", COMPLETION, prompt, "\"$ref\": \"#/components/schemas/Prompt\""),
+    { PUT("model", ALL, FIELD_TEXT, model), .low = 1, .high = API_MAX_NAME, .schema = "'$ref': '#/components/schemas/ModelName'" },
+    LIST("messages", TEMPLATED, messages, "'$ref': '#/components/schemas/Messages'"),
+    ANY("prompt", COMPLETION, prompt, "'$ref': '#/components/schemas/Prompt'"),
     TEXT("prompt", TOKENIZE, prompt, 0, API_MAX_TOKENIZED),
     NUMBER("frequency_penalty", BOTH, frequency_penalty, -2, 2),
     NUMBER("presence_penalty", BOTH, presence_penalty, -2, 2),
-    OBJECT("logit_bias", BOTH, logit_bias, "\"$ref\": \"#/components/schemas/LogitBias\""),
+    OBJECT("logit_bias", BOTH, logit_bias, "'$ref': '#/components/schemas/LogitBias'"),
     BOOL("logprobs", CHAT, logprobs),
     INTEGER("logprobs", COMPLETION, n_logprobs, 0, API_MAX_LOGPROBS),
     INTEGER("top_logprobs", CHAT, top_logprobs, 0, API_MAX_LOGPROBS),
@@ -55,10 +55,10 @@ const struct api_field api_fields[] = {
     BOOL("echo", COMPLETION, echo),
     OFF("suffix", COMPLETION, 0, ""),
     INTEGER("seed", BOTH, seed, -ANY_SEED, ANY_SEED),
-    ANY("stop", BOTH, stop, "\"oneOf\": [{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 256}, {\"type\": \"array\", \"maxItems\": 16, "
-                "\"items\": {\"type\": \"string\", \"minLength\": 1, \"maxLength\": 256}}]"),
+    ANY("stop", BOTH, stop, "'oneOf': [{'type': 'string', 'minLength': 1, 'maxLength': 256}, {'type': 'array', 'maxItems': 16, "
+                "'items': {'type': 'string', 'minLength': 1, 'maxLength': 256}}]"),
     BOOL("stream", BOTH, stream),
-    OBJECT("stream_options", BOTH, stream_options, "\"type\": \"object\", \"properties\": {\"include_usage\": {\"type\": \"boolean\"}}"),
+    OBJECT("stream_options", BOTH, stream_options, "'type': 'object', 'properties': {'include_usage': {'type': 'boolean'}}"),
     NUMBER("temperature", BOTH, temperature, 0, 2),
     NUMBER("top_p", BOTH, top_p, 1e-6, 1),
     TEXT("reasoning_effort", TEMPLATED, reasoning_effort, 0, 32),
@@ -85,15 +85,15 @@ const struct api_field api_fields[] = {
     NUMBER("min_p", BOTH, min_p, 0, 1),
     NUMBER("repetition_penalty", BOTH, repetition_penalty, 0.01, 2),
     INTEGER("min_tokens", BOTH, min_tokens, 0, MOST_TOKENS),
-    LIST("stop_token_ids", BOTH, stop_token_ids, IDS ", \"maxItems\": 256"),
+    LIST("stop_token_ids", BOTH, stop_token_ids, IDS ", 'maxItems': 256"),
     BOOL("include_stop_str_in_output", BOTH, include_stop),
     BOOL("ignore_eos", BOTH, ignore_eos),
     BOOL("skip_special_tokens", BOTH, skip_special),
     BOOL("add_special_tokens", ALL & ~DETOKENIZE, add_special),
     BOOL("add_generation_prompt", TEMPLATED, add_generation_prompt),
     BOOL("continue_final_message", TEMPLATED, continue_final),
-    OBJECT("chat_template_kwargs", TEMPLATED, variables, "\"type\": \"object\", \"maxProperties\": 64"),
-    LIST("documents", TEMPLATED, documents, "\"type\": \"array\", \"items\": {\"type\": \"object\"}"),
+    OBJECT("chat_template_kwargs", TEMPLATED, variables, "'type': 'object', 'maxProperties': 64"),
+    LIST("documents", TEMPLATED, documents, "'type': 'array', 'items': {'type': 'object'}"),
     BOOL("return_token_ids", BOTH, return_token_ids),
     INTEGER("priority", BOTH, priority, -2147483648.0, 2147483647.0),
     TEXT("cache_salt", BOTH, cache_salt, 1, API_MAX_NAME),

@@ -25,7 +25,7 @@ struct api_field {
     size_t at;              /* in struct api_fields */
     double low, high;
     const char *off;        /* FIELD_OFF: a text that switches it off too */
-    const char *schema;     /* for OpenAPI, where the type does not say it: the inside of a JSON object */
+    const char *schema;     /* for OpenAPI, where the type does not say it: the inside of a JSON object, with ' for " */
 };
 extern const struct api_field api_fields[];
 extern const size_t api_n_fields;

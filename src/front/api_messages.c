@@ -39,8 +39,8 @@ static int check_part(struct api_reader *r, const struct template_value *part, s
     if (!type || type->kind != VALUE_STRING)
         return api_refuse(r->error, param, "%s must be an object with a type", param);
     if (!template_text_equal(type, "text"))
-        return api_refuse(r->error, param, "%s has the type \"%.*s\"; this model reads text only", param, (int)MIN(type->text.n_bytes, (size_t)40),
-                          type->text.bytes);
+        return api_refuse(r->error, param, "%s has the type \"%.*s\"; this model reads text only", param,
+                          (int)MIN(type->text.n_bytes, (size_t)40), type->text.bytes);
     if (!text || text->kind != VALUE_STRING)
         return api_refuse(r->error, param, "%s must have a text", param);
     return 0;
@@ -163,7 +163,8 @@ static int gather_variables(struct api_reader *r, struct template_value *variabl
     if (variables->kind == VALUE_ABSENT)
         return api_no_memory(r->error);
     if (given && given->map->n > API_MAX_VARIABLES)
-        return api_refuse(r->error, "chat_template_kwargs", "chat_template_kwargs has %zu items, the limit is %d", given->map->n, API_MAX_VARIABLES);
+        return api_refuse(r->error, "chat_template_kwargs", "chat_template_kwargs has %zu items, the limit is %d", given->map->n,
+                          API_MAX_VARIABLES);
     for (size_t i = 0; given && i < COUNT_OF(own); i++)
         if (template_map_find(given->map, own[i], strlen(own[i])))
             return api_refuse(r->error, "chat_template_kwargs", "chat_template_kwargs must not hold %s", own[i]);
@@ -191,7 +192,8 @@ int api_encode_chat(struct api_reader *r, int32_t **ids, size_t *n)
     };
     const struct chat_prompt prompt = {
         .tokenizer = r->model->tokenizer, .template = r->model->template, .messages = f->messages, .options = &options,
-        .without_begin = !f->add_special, .goes_on = f->continue_final, .most_bytes = r->kind == API_CHAT ? api_most_bytes(r) : API_MAX_TOKENIZED,
+        .without_begin = !f->add_special, .goes_on = f->continue_final,
+        .most_bytes = r->kind == API_CHAT ? api_most_bytes(r) : API_MAX_TOKENIZED,
     };
     int err = chat_prompt_encode(&prompt, ids, n);
     if (err == ERR_FULL && r->kind == API_CHAT)

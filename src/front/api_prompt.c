@@ -17,13 +17,15 @@ int api_read_ids(struct api_reader *r, struct arena *arena, const struct templat
         if (!api_integer(&list->items[i], &id))
             return api_refuse(r->error, param, "%s[%zu] must be a token id", param, i);
         if (id < 0 || id >= r->model->n_vocab)
-            return api_refuse(r->error, param, "%s[%zu] is %lld, and token ids go from 0 to %u", param, i, (long long)id, r->model->n_vocab - 1);
+            return api_refuse(r->error, param, "%s[%zu] is %lld, and token ids go from 0 to %u", param, i, (long long)id,
+                              r->model->n_vocab - 1);
         (*ids)[i] = (int32_t)id;
     }
     return 0;
 }
 
-static int encode_text(struct api_reader *r, struct arena *arena, const struct template_value *text, const char *param, struct api_prompt *out)
+static int encode_text(struct api_reader *r, struct arena *arena, const struct template_value *text, const char *param,
+                       struct api_prompt *out)
 {
     const struct encode_text encode = { .bytes = text->text.bytes, .n_bytes = text->text.n_bytes,
                                         .flags = TOKENIZE_SPECIAL | (r->fields.add_special ? TOKENIZE_BEGIN : 0) };
@@ -62,7 +64,8 @@ static int decode_ids(struct api_reader *r, struct arena *arena, struct api_prom
     return copy ? 0 : api_no_memory(r->error);
 }
 
-static int read_prompt(struct api_reader *r, struct arena *arena, const struct template_value *value, const char *param, struct api_prompt *out)
+static int read_prompt(struct api_reader *r, struct arena *arena, const struct template_value *value, const char *param,
+                       struct api_prompt *out)
 {
     if (value->kind == VALUE_STRING) {
         if (encode_text(r, arena, value, param, out) < 0)
@@ -84,7 +87,8 @@ int api_encode_prompts(struct api_reader *r, struct arena *arena, struct api_pro
     const struct template_value *value = r->fields.prompt;
     if (!value)
         return api_refuse(r->error, "prompt", "prompt is missing");
-    bool is_list = value->kind == VALUE_LIST && value->list->n && value->list->items[0].kind != VALUE_INT && value->list->items[0].kind != VALUE_FLOAT;
+    const struct template_value *first = value->kind == VALUE_LIST && value->list->n ? &value->list->items[0] : NULL;
+    bool is_list = first && first->kind != VALUE_INT && first->kind != VALUE_FLOAT;
     size_t n_prompts = is_list ? value->list->n : 1;
     if (n_prompts > API_MAX_PROMPTS)
         return api_refuse(r->error, "prompt", "prompt has %zu items, the limit is %d", n_prompts, API_MAX_PROMPTS);

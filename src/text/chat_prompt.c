@@ -126,7 +126,8 @@ static struct template_value mark_map(struct marking *m, const struct template_v
     for (size_t i = 0; i < value->map->n && !m->err; i++) {
         const struct template_entry *entry = &value->map->entries[i];
         bool one = is_part && template_text_equal(&entry->key, "text") && entry->value.kind == VALUE_STRING;
-        if (!template_map_add(&m->arena, copy, mark_value(m, &entry->key), one ? mark_text(m, &entry->value) : mark_value(m, &entry->value)))
+        struct template_value marked = one ? mark_text(m, &entry->value) : mark_value(m, &entry->value);
+        if (!template_map_add(&m->arena, copy, mark_value(m, &entry->key), marked))
             m->err = no_memory();
     }
     m->parts_are_one = is_part;
@@ -232,7 +233,8 @@ static int find_ranges(const struct marking *m, const struct buffer *marked, con
     }
     out->n = n_marks / 2;
     if (!same || at != text->size || n_marks % 2)
-        return error_set(ERR_USAGE, "a message holds the text of a special token, and the chat template does more with it than to print it");
+        return error_set(ERR_USAGE, "a message holds the text of a special token, and the chat template does more with it "
+                                    "than to print it");
     return 0;
 }
 

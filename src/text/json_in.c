@@ -267,8 +267,8 @@ static int check_keys(struct reader *r, const struct template_map *map)
         qsort(sorted, map->n, sizeof *sorted, by_text);
     for (size_t i = 1; !err && i < map->n; i++)
         if (!by_text(&sorted[i - 1], &sorted[i]))
-            err = error_set(ERR_USAGE, "the key \"%.*s\" twice in the object that ends at byte %zu", (int)MIN(sorted[i]->key.text.n_bytes, (size_t)40),
-                            sorted[i]->key.text.bytes, (size_t)(r->at - r->start));
+            err = error_set(ERR_USAGE, "the key \"%.*s\" twice in the object that ends at byte %zu",
+                            (int)MIN(sorted[i]->key.text.n_bytes, (size_t)40), sorted[i]->key.text.bytes, (size_t)(r->at - r->start));
     free(sorted);
     return err;
 }

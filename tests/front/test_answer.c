@@ -76,10 +76,13 @@ static const char *whole(struct answer *a)
 
 #define CHUNK_HEAD "data: {\"id\": \"chatcmpl-1\", \"object\": \"chat.completion.chunk\", \"created\": 1700000001, \"model\": \"tiny\", " \
                    "\"system_fingerprint\": \"f00d\", \"choices\": ["
-#define CHUNK(index, delta, reason) CHUNK_HEAD "{\"index\": " index ", \"delta\": {" delta "}, \"logprobs\": null, \"finish_reason\": " reason "}]}\n\n"
-#define TEXT_HEAD "\"id\": \"cmpl-1\", \"object\": \"text_completion\", \"created\": 1700000001, \"model\": \"tiny\", \"system_fingerprint\": \"f00d\", \"choices\": ["
+#define CHUNK(index, delta, reason) CHUNK_HEAD "{\"index\": " index ", \"delta\": {" delta "}, \"logprobs\": null, \"finish_reason\": " \
+    "" reason "}]}\n\n"
+#define TEXT_HEAD "\"id\": \"cmpl-1\", \"object\": \"text_completion\", \"created\": 1700000001, \"model\": \"tiny\", " \
+                  "\"system_fingerprint\": \"f00d\", \"choices\": ["
 #define TEXT(text, reason) "{" TEXT_HEAD "{\"index\": 0, \"text\": \"" text "\", \"logprobs\": null, \"finish_reason\": " reason "}]"
-#define USAGE(n_prompt, n, total, cached) ", \"usage\": {\"prompt_tokens\": " n_prompt ", \"completion_tokens\": " n ", \"total_tokens\": " total \
+#define USAGE(n_prompt, n, total, cached) ", \"usage\": {\"prompt_tokens\": " n_prompt ", \"completion_tokens\": " n ", " \
+    "\"total_tokens\": " total \
                                   ", \"prompt_tokens_details\": {\"cached_tokens\": " cached "}}"
 #define DONE "data: [DONE]\n\n"
 
@@ -92,8 +95,10 @@ static void test_bodies(void)
     check(!answer_finish_reason(a, 0));
     finish(a, 0, STOP);
     check(answer_is_over(a));
-    check_text(whole(a), "{\"id\": \"chatcmpl-1\", \"object\": \"chat.completion\", \"created\": 1700000001, \"model\": \"tiny\", \"system_fingerprint\": \"f00d\", "
-               "\"choices\": [{\"index\": 0, \"message\": {\"role\": \"assistant\", \"content\": \"Yes\", \"refusal\": null}, \"logprobs\": null, \"finish_reason\": \"stop\"}]"
+    check_text(whole(a), "{\"id\": \"chatcmpl-1\", \"object\": \"chat.completion\", \"created\": 1700000001, \"model\": \"tiny\", "
+                         "\"system_fingerprint\": \"f00d\", "
+               "\"choices\": [{\"index\": 0, \"message\": {\"role\": \"assistant\", \"content\": \"Yes\", \"refusal\": null}, "
+               "\"logprobs\": null, \"finish_reason\": \"stop\"}]"
                USAGE("11", "3", "14", "2") "}");
     answer_close(a);
 
@@ -118,7 +123,8 @@ static void test_bodies(void)
     a = open_answer(COMPLETION(",\"return_token_ids\":true"));
     take_text(a, 0, 0, "A");
     finish(a, 0, LENGTH);
-    check_text(whole(a), "{" TEXT_HEAD "{\"index\": 0, \"text\": \"A\", \"logprobs\": null, \"finish_reason\": \"length\", \"prompt_token_ids\": [256, 104, 105], "
+    check_text(whole(a), "{" TEXT_HEAD "{\"index\": 0, \"text\": \"A\", \"logprobs\": null, \"finish_reason\": \"length\", "
+                                       "\"prompt_token_ids\": [256, 104, 105], "
                "\"token_ids\": [65]}]" USAGE("3", "1", "4", "2") "}");
     answer_close(a);
 }
@@ -162,7 +168,8 @@ static void test_events(void)
     take_text(a, 0, 0, "a");
     check_text(streamed(a), "data: " TEXT("a", "null") ", \"usage\": null}\n\n");
     finish(a, 0, LENGTH);
-    check_text(streamed(a), "data: " TEXT("", "\"length\"") ", \"usage\": null}\n\n" "data: {" TEXT_HEAD "]" USAGE("3", "1", "4", "2") "}\n\n" DONE);
+    check_text(streamed(a), "data: " TEXT("", "\"length\"") ", \"usage\": null}\n\n" "data: {" TEXT_HEAD "]" USAGE("3", "1", "4",
+            "2") "}\n\n" DONE);
     answer_close(a);
 
     check_begin("a stop string ends a choice at once, its usage waits for the replica");
@@ -182,7 +189,8 @@ static void test_events(void)
     a = open_answer(CHAT(",\"stream\":true,\"n\":2"));
     take_text(a, 1, 0, "B");
     take_text(a, 0, 0, "A");
-    check_text(streamed(a), CHUNK("0", "\"role\": \"assistant\", \"content\": \"A\"", "null") CHUNK("1", "\"role\": \"assistant\", \"content\": \"B\"", "null"));
+    check_text(streamed(a), CHUNK("0", "\"role\": \"assistant\", \"content\": \"A\"", "null") CHUNK("1",
+            "\"role\": \"assistant\", \"content\": \"B\"", "null"));
     finish(a, 1, STOP);
     check_text(streamed(a), CHUNK("1", "", "\"stop\""));
     finish(a, 0, LENGTH);
@@ -238,18 +246,23 @@ static void test_logprobs(void)
     struct answer *a = open_answer(CHAT(",\"logprobs\":true,\"top_logprobs\":2,\"stream\":true"));
     check_begin("OA-07: logprobs of a chat, with the true bytes");
     take_text(a, 0, 0, "\xc3\xa9");
-    check_text(streamed(a), CHUNK_HEAD "{\"index\": 0, \"delta\": {\"role\": \"assistant\", \"content\": \"\xc3\xa9\"}, \"logprobs\": {\"content\": ["
-        "{\"token\": \"\xef\xbf\xbd\", \"logprob\": -0.5, \"bytes\": [195], \"top_logprobs\": [{\"token\": \"\xef\xbf\xbd\", \"logprob\": -0.5, \"bytes\": [195]}, "
+    check_text(streamed(a), CHUNK_HEAD "{\"index\": 0, \"delta\": {\"role\": \"assistant\", \"content\": \"\xc3\xa9\"}, \"logprobs\": "
+                                       "{\"content\": ["
+        "{\"token\": \"\xef\xbf\xbd\", \"logprob\": -0.5, \"bytes\": [195], \"top_logprobs\": [{\"token\": \"\xef\xbf\xbd\", \"logprob\": "
+        "-0.5, \"bytes\": [195]}, "
         "{\"token\": \"\xef\xbf\xbd\", \"logprob\": -1.25, \"bytes\": [196]}]}, "
-        "{\"token\": \"\xef\xbf\xbd\", \"logprob\": -0.5, \"bytes\": [169], \"top_logprobs\": [{\"token\": \"\xef\xbf\xbd\", \"logprob\": -0.5, \"bytes\": [169]}, "
+        "{\"token\": \"\xef\xbf\xbd\", \"logprob\": -0.5, \"bytes\": [169], \"top_logprobs\": [{\"token\": \"\xef\xbf\xbd\", \"logprob\": "
+        "-0.5, \"bytes\": [169]}, "
         "{\"token\": \"\xef\xbf\xbd\", \"logprob\": -1.25, \"bytes\": [170]}]}], \"refusal\": null}, \"finish_reason\": null}]}\n\n");
     answer_close(a);
 
     check_begin("OA-03: no top count, an empty list");
     a = open_answer(CHAT(",\"logprobs\":true,\"stream\":true"));
     take_text(a, 0, 0, "a");
-    check_text(streamed(a), CHUNK_HEAD "{\"index\": 0, \"delta\": {\"role\": \"assistant\", \"content\": \"a\"}, \"logprobs\": {\"content\": ["
-               "{\"token\": \"a\", \"logprob\": -0.5, \"bytes\": [97], \"top_logprobs\": []}], \"refusal\": null}, \"finish_reason\": null}]}\n\n");
+    check_text(streamed(a), CHUNK_HEAD "{\"index\": 0, \"delta\": {\"role\": \"assistant\", \"content\": \"a\"}, \"logprobs\": "
+                                       "{\"content\": ["
+               "{\"token\": \"a\", \"logprob\": -0.5, \"bytes\": [97], \"top_logprobs\": []}], \"refusal\": null}, \"finish_reason\": "
+               "null}]}\n\n");
     answer_close(a);
 
     check_begin("logprobs of a completion");
@@ -257,7 +270,8 @@ static void test_logprobs(void)
     take_text(a, 0, 0, "\xc3\xa9x");
     take(a, 0, 3, TINY_USER);
     finish(a, 0, LENGTH);
-    check_text(whole(a), "{" TEXT_HEAD "{\"index\": 0, \"text\": \"\xc3\xa9x\", \"logprobs\": {\"tokens\": [\"bytes:\\\\xc3\", \"bytes:\\\\xa9\", \"x\", \"<u>\"], "
+    check_text(whole(a), "{" TEXT_HEAD "{\"index\": 0, \"text\": \"\xc3\xa9x\", \"logprobs\": {\"tokens\": [\"bytes:\\\\xc3\", "
+                                       "\"bytes:\\\\xa9\", \"x\", \"<u>\"], "
         "\"token_logprobs\": [-0.5, -0.5, -0.5, -0.5], \"top_logprobs\": [{\"bytes:\\\\xc3\": -0.5, \"bytes:\\\\xc4\": -1.25}, "
         "{\"bytes:\\\\xa9\": -0.5, \"bytes:\\\\xaa\": -1.25}, {\"x\": -0.5, \"y\": -1.25}, {\"<u>\": -0.5, \"<a>\": -1.25}], "
         "\"text_offset\": [0, 0, 1, 2]}, \"finish_reason\": \"length\"}]" USAGE("3", "4", "7", "2") "}");
@@ -266,8 +280,10 @@ static void test_logprobs(void)
 
 static void test_submit(void)
 {
-    struct answer *a = open_answer(API_COMPLETION, "{\"prompt\":[[1,2],[3]],\"n\":2,\"max_tokens\":9,\"min_tokens\":1,\"temperature\":0.5,\"top_k\":7,\"top_p\":0.25,"
-        "\"min_p\":0.125,\"repetition_penalty\":1.5,\"frequency_penalty\":1,\"presence_penalty\":-1,\"logit_bias\":{\"5\":-2},\"seed\":77,\"logprobs\":3,"
+    struct answer *a = open_answer(API_COMPLETION, "{\"prompt\":[[1,2],[3]],\"n\":2,\"max_tokens\":9,\"min_tokens\":1,\"temperature\":0.5,"
+                                                   "\"top_k\":7,\"top_p\":0.25,"
+        "\"min_p\":0.125,\"repetition_penalty\":1.5,\"frequency_penalty\":1,\"presence_penalty\":-1,\"logit_bias\":{\"5\":-2},\"seed\":77,"
+        "\"logprobs\":3,"
         "\"priority\":-4,\"cache_salt\":\"salt\",\"stop_token_ids\":[8]}");
     Stoa__Wire__Submit s;
     check_begin("what the replica is asked for");
@@ -314,12 +330,17 @@ static void test_submit(void)
 static void test_failures(void)
 {
     static const struct { Stoa__Wire__Reason reason; bool is_full; int status; const char *want; } rows[] = {
-        { STOA__WIRE__REASON__REASON_FAILED, false, 500, "{\"error\": {\"message\": \"a rank died\", \"type\": \"server_error\", \"param\": null, \"code\": null}}" },
-        { STOA__WIRE__REASON__REASON_CANCELLED, false, 500, "{\"error\": {\"message\": \"a rank died\", \"type\": \"server_error\", \"param\": null, \"code\": null}}" },
-        { STOA__WIRE__REASON__REASON_REFUSED, false, 400, "{\"error\": {\"message\": \"a rank died\", \"type\": \"invalid_request_error\", \"param\": null, \"code\": null}}" },
-        { STOA__WIRE__REASON__REASON_REFUSED, true, 429, "{\"error\": {\"message\": \"a rank died\", \"type\": \"rate_limit_error\", \"param\": null, \"code\": \"overloaded\"}}" },
+        { STOA__WIRE__REASON__REASON_FAILED, false, 500, "{\"error\": {\"message\": \"a rank died\", \"type\": \"server_error\", "
+                                                         "\"param\": null, \"code\": null}}" },
+        { STOA__WIRE__REASON__REASON_CANCELLED, false, 500, "{\"error\": {\"message\": \"a rank died\", \"type\": \"server_error\", "
+                                                            "\"param\": null, \"code\": null}}" },
+        { STOA__WIRE__REASON__REASON_REFUSED, false, 400, "{\"error\": {\"message\": \"a rank died\", \"type\": \"invalid_request_error\", "
+                                                          "\"param\": null, \"code\": null}}" },
+        { STOA__WIRE__REASON__REASON_REFUSED, true, 429, "{\"error\": {\"message\": \"a rank died\", \"type\": \"rate_limit_error\", "
+                                                         "\"param\": null, \"code\": \"overloaded\"}}" },
         { STOA__WIRE__REASON__REASON_TIMEOUT, false, 503,
-          "{\"error\": {\"message\": \"the request waited too long for its turn\", \"type\": \"server_error\", \"param\": null, \"code\": \"timeout\"}}" },
+          "{\"error\": {\"message\": \"the request waited too long for its turn\", \"type\": \"server_error\", \"param\": null, \"code\": "
+          "\"timeout\"}}" },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct answer *a = open_answer(CHAT(",\"stream\":true,\"n\":2"));
@@ -385,7 +406,8 @@ static void test_stop_strings(void)
         finish(a, 0, LENGTH);
         check_int(answer_usage(a).completion_tokens, rows[i].n_tokens);
         if (!rows[i].held) {
-            buffer_printf(&want, TEXT("%s", "\"stop\"") USAGE("3", "%u", "%u", "2") "}", rows[i].want, rows[i].n_tokens, rows[i].n_tokens + 3);
+            buffer_printf(&want, TEXT("%s", "\"stop\"") USAGE("3", "%u", "%u", "2") "}", rows[i].want, rows[i].n_tokens,
+                          rows[i].n_tokens + 3);
             check_text(whole(a), want.bytes);
         }
         buffer_release(&want);
@@ -476,7 +498,8 @@ static void join_events(const char *events, struct buffer *text, uint32_t *n_log
 
 static void check_random(uint32_t which)
 {
-    uint32_t n = 1 + random_below(MOST_CHOICES), n_stops = random_below(4), n_tokens = 1 + random_below(MOST_TOKENS), at[MOST_CHOICES] = { 0 };
+    uint32_t n = 1 + random_below(MOST_CHOICES), n_stops = random_below(4), n_tokens = 1 + random_below(MOST_TOKENS),
+        at[MOST_CHOICES] = { 0 };
     bool include = random_below(2), logprobs = random_below(2);
     char stops[4][64];
     uint8_t tokens[MOST_CHOICES][MOST_TOKENS];
@@ -485,7 +508,8 @@ static void check_random(uint32_t which)
     uint32_t n_logprobs[MOST_CHOICES] = { 0 };
     const char *reason[MOST_CHOICES] = { 0 };
 
-    buffer_printf(&body, "{\"prompt\":[5],\"n\":%u,\"max_tokens\":%u,\"include_stop_str_in_output\":%s,\"logprobs\":%s,\"stop\":[", n, n_tokens,
+    buffer_printf(&body, "{\"prompt\":[5],\"n\":%u,\"max_tokens\":%u,\"include_stop_str_in_output\":%s,\"logprobs\":%s,\"stop\":[", n,
+                  n_tokens,
                   include ? "true" : "false", logprobs ? "2" : "null");
     for (uint32_t i = 0; i < n_stops; i++) {
         stops[i][0] = 0;

@@ -17,7 +17,8 @@ static const char *read_body(enum api_kind kind, const char *body, size_t n_byte
     *out = NULL;
     if (api_read(out, kind, &tiny.api, body, n_bytes, &error) == 0)
         return "";
-    snprintf(text, sizeof text, "%d %s %s: %s", error.status, error.code ? error.code : "-", *error.param ? error.param : "-", error.message);
+    snprintf(text, sizeof text, "%d %s %s: %s", error.status, error.code ? error.code : "-", *error.param ? error.param : "-",
+             error.message);
     return text;
 }
 
@@ -29,7 +30,8 @@ static char *prompt_text(const struct api_prompt *prompt)
     for (size_t i = 0; i < prompt->n_ids; i++) {
         const char *bytes = tokenizer_bytes(tiny.tokenizer, prompt->ids[i], true, &n_bytes);
         bool special = prompt->ids[i] >= 256;           /* "[u]", so that it differs from a text "<u>" */
-        n += (size_t)snprintf(text + n, sizeof text - n, special ? "[%.*s]" : "%.*s", (int)(special ? n_bytes - 2 : n_bytes), bytes + special);
+        n += (size_t)snprintf(text + n, sizeof text - n, special ? "[%.*s]" : "%.*s", (int)(special ? n_bytes - 2 : n_bytes),
+                              bytes + special);
     }
     return text;
 }
@@ -58,15 +60,21 @@ static void test_refusals(void)
           "400 - messages[1].role: messages[1].role must be system, developer, user, assistant or tool" },
         { MESSAGES("[{\"role\":\"user\"}]"), "400 - messages[0].content: messages[0].content is missing" },
         { MESSAGES("[{\"role\":\"user\",\"content\":null}]"), "400 - messages[0].content: messages[0].content is missing" },
-        { MESSAGES("[{\"role\":\"user\",\"content\":7}]"), "400 - messages[0].content: messages[0].content must be a string or an array of parts" },
+        { MESSAGES("[{\"role\":\"user\",\"content\":7}]"), "400 - messages[0].content: messages[0].content must be a string or an array of "
+                                                           "parts" },
         /* CT-07, SE-04 */
-        { MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"},{\"type\":\"image_url\",\"image_url\":{\"url\":\"http://127.0.0.1:1/\"}}]}]"),
+        { MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"x\"},{\"type\":\"image_url\","
+                   "\"image_url\":{\"url\":\"http://127.0.0.1:1/\"}}]}]"),
           "400 - messages[0].content[1]: messages[0].content[1] has the type \"image_url\"; this model reads text only" },
-        { MESSAGES("[{\"role\":\"user\",\"content\":[\"x\"]}]"), "400 - messages[0].content[0]: messages[0].content[0] must be an object with a type" },
-        { MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]"), "400 - messages[0].content[0]: messages[0].content[0] must have a text" },
+        { MESSAGES("[{\"role\":\"user\",\"content\":[\"x\"]}]"), "400 - messages[0].content[0]: messages[0].content[0] must be an object "
+                                                                 "with a type" },
+        { MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]"),
+         "400 - messages[0].content[0]: messages[0].content[0] must have a text" },
         /* calls that no template could print */
-        { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":\"f\"}]"), "400 - messages[0].tool_calls: messages[0].tool_calls must be an array" },
-        { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}},{\"function\":{\"name\":\"f\"}}]}]"),
+        { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":\"f\"}]"),
+         "400 - messages[0].tool_calls: messages[0].tool_calls must be an array" },
+        { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}},"
+                   "{\"function\":{\"name\":\"f\"}}]}]"),
           "400 - messages[0].tool_calls[1]: messages[0].tool_calls[1] must have a function with a name and arguments" },
         { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":null}}]}]"),
           "400 - messages[0].tool_calls[0]: messages[0].tool_calls[0] must have a function with a name and arguments" },
@@ -117,21 +125,26 @@ static void test_refusals(void)
         { CHAT("\"max_tokens\":-1"), "400 - max_tokens: max_tokens must be between 1 and 2147483647" },
         { CHAT("\"max_tokens\":0"), "400 - max_tokens: max_tokens must be between 1 and 2147483647" },
         { CHAT("\"max_tokens\":1.5"), "400 - max_tokens: max_tokens must be an integer" },
-        { CHAT("\"max_completion_tokens\":99999999999"), "400 - max_completion_tokens: max_completion_tokens must be between 1 and 2147483647" },
+        { CHAT("\"max_completion_tokens\":99999999999"), "400 - max_completion_tokens: max_completion_tokens must be between 1 and "
+                                                         "2147483647" },
         { CHAT("\"n\":0"), "400 - n: n must be between 1 and 128" },
         { CHAT("\"n\":\"2\""), "400 - n: n must be an integer" },
         { CHAT("\"top_k\":-2"), "400 - top_k: top_k must be between -1 and 2147483647" },
         { CHAT("\"seed\":18446744073709551615"), "400 - seed: seed must be an integer" },
         { CHAT("\"min_tokens\":9,\"max_tokens\":8"), "400 - min_tokens: min_tokens is more than max_tokens" },
         { CHAT("\"stream\":\"true\""), "400 - stream: stream must be true or false" },
-        { CHAT("\"stream_options\":{\"include_usage\":1}"), "400 - stream_options.include_usage: stream_options.include_usage must be true or false" },
+        { CHAT("\"stream_options\":{\"include_usage\":1}"), "400 - stream_options.include_usage: stream_options.include_usage must be true "
+                                                            "or false" },
         /* OA-20 */
         { PROMPT("\"12345678901234567890123456789012345678901234567890123456789012345678901234567890\""),
-          "400 context_length_exceeded prompt: the context of this model has 64 tokens, and the prompt 81, which leaves no room for an answer" },
+          "400 context_length_exceeded prompt: the context of this model has 64 tokens, and the prompt 81, which leaves no room for an "
+          "answer" },
         { PROMPT("\"123456789012345678901234567890123456789012345678901234567890123\""),
-          "400 context_length_exceeded prompt: the context of this model has 64 tokens, and the prompt 64, which leaves no room for an answer" },
+          "400 context_length_exceeded prompt: the context of this model has 64 tokens, and the prompt 64, which leaves no room for an "
+          "answer" },
         { MESSAGES("[{\"role\":\"user\",\"content\":\"1234567890123456789012345678901234567890123456789012345\"}]"),
-          "400 context_length_exceeded messages: the context of this model has 64 tokens, and the prompt 64, which leaves no room for an answer" },
+          "400 context_length_exceeded messages: the context of this model has 64 tokens, and the prompt 64, which leaves no room for an "
+          "answer" },
         /* OA-22 */
         { CHAT("\"stop\":\"\""), "400 - stop: a stop string must have 1 to 1024 bytes" },
         { CHAT("\"stop\":[\"\"]"), "400 - stop: a stop string must have 1 to 1024 bytes" },
@@ -155,11 +168,13 @@ static void test_refusals(void)
         { CHAT("\"model\":\"a\\u0000b\""), "400 - model: model must be a plain name: letters, digits and -_.:+@ with / between" },
         { CHAT("\"cache_salt\":\"\""), "400 - cache_salt: cache_salt must have 1 to 256 bytes" },
         /* what comes later */
-        { CHAT("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"), "400 - tools: tools is not supported with this value" },
+        { CHAT("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"),
+         "400 - tools: tools is not supported with this value" },
         { CHAT("\"tool_choice\":\"auto\""), "400 - tool_choice: tool_choice is not supported with this value" },
         { CHAT("\"tool_choice\":{\"type\":\"function\"}"), "400 - tool_choice: tool_choice is not supported with this value" },
         { CHAT("\"functions\":[{\"name\":\"f\"}]"), "400 - functions: functions is not supported with this value" },
-        { CHAT("\"response_format\":{\"type\":\"json_object\"}"), "400 - response_format: response_format is not supported with this value" },
+        { CHAT("\"response_format\":{\"type\":\"json_object\"}"), "400 - response_format: response_format is not supported with this "
+                                                                  "value" },
         { CHAT("\"modalities\":[\"text\",\"audio\"]"), "400 - modalities: modalities is not supported with this value" },
         { CHAT("\"guided_json\":{\"type\":\"object\"}"), "400 - guided_json: guided_json is not supported with this value" },
         { CHAT("\"grammar\":\"root ::= x\""), "400 - grammar: grammar is not supported with this value" },
@@ -168,7 +183,8 @@ static void test_refusals(void)
         { COMPLETION("\"suffix\":\"x\""), "400 - suffix: suffix is not supported with this value" },
         { CHAT("\"typical_p\":0.5"), "400 - typical_p: typical_p is not supported with this value" },
         { CHAT("\"repeat_last_n\":64"), "400 - repeat_last_n: repeat_last_n is not supported with this value" },
-        { CHAT("\"repeat_penalty\":1.2,\"repetition_penalty\":1.1"), "400 - repeat_penalty: repeat_penalty and repetition_penalty are one thing and must not differ" },
+        { CHAT("\"repeat_penalty\":1.2,\"repetition_penalty\":1.1"), "400 - repeat_penalty: repeat_penalty and repetition_penalty are one "
+                                                                     "thing and must not differ" },
         /* templates */
         { CHAT("\"chat_template_kwargs\":[]"), "400 - chat_template_kwargs: chat_template_kwargs must be an object" },
         { CHAT("\"chat_template_kwargs\":{\"messages\":[]}"), "400 - chat_template_kwargs: chat_template_kwargs must not hold messages" },
@@ -186,7 +202,8 @@ static void test_refusals(void)
         { PROMPT("[7,261]"), "400 - prompt: prompt[1] is 261, and token ids go from 0 to 260" },
         { PROMPT("[-1]"), "400 - prompt: prompt[0] is -1, and token ids go from 0 to 260" },
         { PROMPT("[[7],[1e10]]"), "400 - prompt[1]: prompt[1][0] is 10000000000, and token ids go from 0 to 260" },
-        { COMPLETION("\"add_special_tokens\":false,\"prompt\":\"\""), "400 - -: the key \"prompt\" twice in the object that ends at byte 54" },
+        { COMPLETION("\"add_special_tokens\":false,\"prompt\":\"\""), "400 - -: the key \"prompt\" twice in the object that ends at byte "
+                                                                      "54" },
         { API_COMPLETION, "{\"prompt\":\"\",\"add_special_tokens\":false}", "400 - prompt: prompt is empty" },
         { API_COMPLETION, "{\"prompt\":[\"a\",\"b\"],\"n\":65}", "400 - n: n times the number of prompts is 130, the limit is 128" },
     };
@@ -202,31 +219,38 @@ static void test_prompts(void)
 {
     static const struct { enum api_kind kind; const char *body, *want; } rows[] = {
         { API_CHAT, "{" USER "}", "[s][u]user:hi[|im_end|][a]" },
-        { MESSAGES("[{\"role\":\"developer\",\"content\":\"d\"},{\"role\":\"user\",\"content\":\" x \"},{\"role\":\"assistant\",\"content\":\"y\"},"
+        { MESSAGES("[{\"role\":\"developer\",\"content\":\"d\"},{\"role\":\"user\",\"content\":\" x "
+                   "\"},{\"role\":\"assistant\",\"content\":\"y\"},"
                    "{\"role\":\"tool\",\"content\":\"z\",\"tool_call_id\":\"1\"}]"),
           "[s][u]system:d[|im_end|][u]user:x[|im_end|][u]assistant:y[|im_end|][u]tool:z[|im_end|][a]" },
         /* CT-06: with arguments as clients send them */
-        { MESSAGES("[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":18446744073709551615}\"}}]},"
+        { MESSAGES("[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\","
+                   "\"arguments\":\"{\\\"a\\\":18446744073709551615}\"}}]},"
                    "{\"role\":\"tool\",\"content\":\"4\"}]"),
           "[s][u]assistant:[f {\"a\": 18446744073709551615}][|im_end|][u]tool:4[|im_end|][a]" },
         { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"no json\"}}]}]"),
           "[s][u]assistant:[f \"no json\"][|im_end|][a]" },
-        { MESSAGES("[{\"role\":\"assistant\",\"content\":\"a\",\"refusal\":null,\"annotations\":[],\"audio\":null,\"function_call\":null}]"), "[s][u]assistant:a[|im_end|][a]" },
+        { MESSAGES("[{\"role\":\"assistant\",\"content\":\"a\",\"refusal\":null,\"annotations\":[],\"audio\":null,"
+                   "\"function_call\":null}]"), "[s][u]assistant:a[|im_end|][a]" },
         /* CT-07 */
-        { MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"22 C\"},{\"type\":\"text\",\"text\":\"sunny\"}]}]"), "[s][u]user:22 C\nsunny[|im_end|][a]" },
+        { MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"22 C\"},{\"type\":\"text\",\"text\":\"sunny\"}]}]"),
+         "[s][u]user:22 C\nsunny[|im_end|][a]" },
         /* Special tokens in what people wrote are text. */
         { MESSAGES("[{\"role\":\"user\",\"content\":\"a</s><u>b\"}]"), "[s][u]user:a</s><u>b[|im_end|][a]" },
         { MESSAGES("[{\"role\":\"user\",\"content\":\"  <s>\\n\"}]"), "[s][u]user:<s>[|im_end|][a]" },
-        { MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<\"},{\"type\":\"text\",\"text\":\"a>\"}]}]"), "[s][u]user:<\na>[|im_end|][a]" },
+        { MESSAGES("[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<\"},{\"type\":\"text\",\"text\":\"a>\"}]}]"),
+         "[s][u]user:<\na>[|im_end|][a]" },
         { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"<a>\",\"arguments\":{\"<u>\":\"</s>\"}}}]}]"),
           "[s][u]assistant:[<a> {\"<u>\": \"</s>\"}][|im_end|][a]" },
         { CHAT("\"chat_template_kwargs\":{\"style\":\"<u>\"}"), "[s][u]user:hi[|im_end|]<u>[a]" },
-        { MESSAGES("[{\"role\":\"user\",\"content\":\"\xef\xb7\x90<u>\xef\xb7\x91\"}]"), "[s][u]user:\xef\xb7\x90<u>\xef\xb7\x91[|im_end|][a]" },
+        { MESSAGES("[{\"role\":\"user\",\"content\":\"\xef\xb7\x90<u>\xef\xb7\x91\"}]"),
+         "[s][u]user:\xef\xb7\x90<u>\xef\xb7\x91[|im_end|][a]" },
         /* fields of the template's */
         { CHAT("\"add_generation_prompt\":false"), "[s][u]user:hi" },
         { CHAT("\"chat_template_kwargs\":{\"style\":\"s\"},\"reasoning_effort\":\"low\""), "[s][u]user:hi[|im_end|]slow[a]" },
         { CHAT("\"documents\":[{\"text\":\"d\"}]"), "[s][u]user:hi[|im_end|](d)[a]" },
-        { MESSAGES("[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"an\"}],\"continue_final_message\":true"), "[s][u]user:q[|im_end|][u]assistant:an" },
+        { MESSAGES("[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"an\"}],\"continue_final_message\":true"),
+         "[s][u]user:q[|im_end|][u]assistant:an" },
         { MESSAGES("[{\"role\":\"assistant\",\"content\":\"<u>\"}],\"continue_final_message\":true"), "[s][u]assistant:<u>" },
         /* completions */
         { PROMPT("\"hi\""), "[s]hi" },
@@ -254,11 +278,16 @@ static char *summary(const struct api_request *q)
     static char text[1024];
     struct buffer out = { 0 };
     const struct { const char *name; double value, usual; } numbers[] = {
-        { "prompts", q->n_prompts, 1 }, { "n", q->n, 1 }, { "max", q->prompts[0].max_tokens, q->kind == API_CHAT ? 53 : 16 }, { "min", q->min_tokens, 0 },
-        { "temperature", (double)q->temperature, 1 }, { "top_p", (double)q->top_p, 1 }, { "min_p", (double)q->min_p, 0 }, { "top_k", q->top_k, 0 },
-        { "repetition", (double)q->repetition_penalty, 1 }, { "frequency", (double)q->frequency_penalty, 0 }, { "presence", (double)q->presence_penalty, 0 },
-        { "seed", q->has_seed ? (double)(int64_t)q->seed : -0.5, -0.5 }, { "include_stop", q->include_stop, 0 }, { "skip_special", q->skip_special, 1 },
-        { "stream", q->stream, 0 }, { "usage", q->include_usage, 0 }, { "echo", q->echo, 0 }, { "logprobs", q->logprobs, 0 }, { "top", q->top_logprobs, 0 },
+        { "prompts", q->n_prompts, 1 }, { "n", q->n, 1 }, { "max", q->prompts[0].max_tokens, q->kind == API_CHAT ? 53 : 16 }, { "min",
+                q->min_tokens, 0 },
+        { "temperature", (double)q->temperature, 1 }, { "top_p", (double)q->top_p, 1 }, { "min_p", (double)q->min_p, 0 }, { "top_k",
+                q->top_k, 0 },
+        { "repetition", (double)q->repetition_penalty, 1 }, { "frequency", (double)q->frequency_penalty, 0 }, { "presence",
+                (double)q->presence_penalty, 0 },
+        { "seed", q->has_seed ? (double)(int64_t)q->seed : -0.5, -0.5 }, { "include_stop", q->include_stop, 0 }, { "skip_special",
+                q->skip_special, 1 },
+        { "stream", q->stream, 0 }, { "usage", q->include_usage, 0 }, { "echo", q->echo, 0 }, { "logprobs", q->logprobs, 0 }, { "top",
+                q->top_logprobs, 0 },
         { "ids", q->return_token_ids, 0 }, { "priority", q->priority, 0 },
     };
     buffer_add_text(&out, q->model);
@@ -301,7 +330,8 @@ static void test_requests(void)
         { CHAT("\"temperature\":0,\"top_p\":1"), "tiny temperature=0" },
         { CHAT("\"temperature\":2,\"top_p\":0.5,\"min_p\":0.25,\"top_k\":40"), "tiny temperature=2 top_p=0.5 min_p=0.25 top_k=40" },
         { CHAT("\"top_k\":-1"), "tiny" },
-        { CHAT("\"frequency_penalty\":-2,\"presence_penalty\":2,\"repetition_penalty\":1.5"), "tiny repetition=1.5 frequency=-2 presence=2" },
+        { CHAT("\"frequency_penalty\":-2,\"presence_penalty\":2,\"repetition_penalty\":1.5"),
+         "tiny repetition=1.5 frequency=-2 presence=2" },
         { CHAT("\"repeat_penalty\":1.5,\"repeat_last_n\":-1"), "tiny repetition=1.5" },
         { CHAT("\"seed\":0"), "tiny seed=0" },
         { CHAT("\"seed\":-7"), "tiny seed=-7" },
@@ -318,7 +348,8 @@ static void test_requests(void)
         { CHAT("\"stop_token_ids\":[7]"), "tiny stop_ids=7,257,260," },
         { CHAT("\"ignore_eos\":true"), "tiny stop_ids=" },
         { CHAT("\"ignore_eos\":true,\"stop_token_ids\":[257]"), "tiny stop_ids=257," },
-        { CHAT("\"min_tokens\":3,\"include_stop_str_in_output\":true,\"skip_special_tokens\":false"), "tiny min=3 include_stop=1 skip_special=0" },
+        { CHAT("\"min_tokens\":3,\"include_stop_str_in_output\":true,\"skip_special_tokens\":false"),
+         "tiny min=3 include_stop=1 skip_special=0" },
         { CHAT("\"stream\":true,\"stream_options\":{\"include_usage\":true}"), "tiny stream=1 usage=1" },
         { CHAT("\"stream\":true,\"stream_options\":{\"include_usage\":false,\"include_obfuscation\":false}"), "tiny stream=1" },
         { CHAT("\"logprobs\":true"), "tiny logprobs=1" },
@@ -328,9 +359,12 @@ static void test_requests(void)
         { COMPLETION("\"logprobs\":0"), "tiny logprobs=1" },
         { COMPLETION("\"logprobs\":5,\"return_token_ids\":true"), "tiny logprobs=1 top=5 ids=1" },
         /* what does not change the text */
-        { CHAT("\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":true,\"service_tier\":\"auto\",\"parallel_tool_calls\":false,\"prediction\":{}"), "tiny" },
-        { CHAT("\"tools\":[],\"tool_choice\":\"none\",\"functions\":[],\"function_call\":\"none\",\"response_format\":{\"type\":\"text\"},\"modalities\":[\"text\"]"), "tiny" },
-        { CHAT("\"typical_p\":1.0,\"mirostat\":0,\"dry_multiplier\":0,\"grammar\":\"\",\"guided_json\":null,\"echo\":false,\"use_beam_search\":false"), "tiny" },
+        { CHAT("\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":true,\"service_tier\":\"auto\",\"parallel_tool_calls\":false,"
+               "\"prediction\":{}"), "tiny" },
+        { CHAT("\"tools\":[],\"tool_choice\":\"none\",\"functions\":[],\"function_call\":\"none\",\"response_format\":{\"type\":\"text\"},"
+               "\"modalities\":[\"text\"]"), "tiny" },
+        { CHAT("\"typical_p\":1.0,\"mirostat\":0,\"dry_multiplier\":0,\"grammar\":\"\",\"guided_json\":null,\"echo\":false,"
+               "\"use_beam_search\":false"), "tiny" },
         { CHAT("\"foo\":1,\"bar\":[[]],\"prompt\":5"), "tiny unknown=foo unknown=bar unknown=prompt" },
         { CHAT("\"1\":1,\"2\":1,\"3\":1,\"4\":1,\"5\":1,\"6\":1,\"7\":1,\"8\":1,\"9\":1"),
           "tiny unknown=1 unknown=2 unknown=3 unknown=4 unknown=5 unknown=6 unknown=7 unknown=8" },
@@ -353,16 +387,20 @@ static void test_limits(void)
         { API_CHAT, HI "\"stop\":[\"\"", ",\"x\"", "]}", "400 - stop: stop has 500001 strings, the limit is 16", 500000 },
         { API_CHAT, HI "\"stop\":\"", "x", "\"}", "400 - stop: a stop string must have 1 to 1024 bytes", 1025 },
         { API_CHAT, HI "\"bad_words\":[\"\"", ",\"x\"", "]}", "400 - bad_words: bad_words is not supported with this value", 50000 },
-        { API_CHAT, HI "\"stop_token_ids\":[0", ",1", "]}", "400 - stop_token_ids: stop_token_ids has 500001 items, the limit is 256", 500000 },
+        { API_CHAT, HI "\"stop_token_ids\":[0", ",1", "]}", "400 - stop_token_ids: stop_token_ids has 500001 items, the limit is 256",
+         500000 },
         { API_CHAT, HI "\"model\":\"", "m", "\"}", "400 - model: model must have 1 to 256 bytes", 5000 },
         { API_CHAT, HI "\"cache_salt\":\"", "m", "\"}", "400 - cache_salt: cache_salt must have 1 to 256 bytes", 257 },
         { API_CHAT, "{\"messages\":[{}", ",{}", "]}", "400 - messages: messages has 4097 items, the limit is 4096", 4096 },
         { API_COMPLETION, "{\"prompt\":[\"x\"", ",\"x\"", "]}", "400 - prompt: prompt has 65 items, the limit is 64", 64 },
         { API_COMPLETION, "{\"prompt\":\"", "x", "\"}",
-          "400 context_length_exceeded prompt: the context of this model has 64 tokens, and the prompt at least 4096, which leaves no room for an answer", 40960 },
+          "400 context_length_exceeded prompt: the context of this model has 64 tokens, and the prompt at least 4096, which leaves no room "
+          "for an answer", 40960 },
         { API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"", "x", "\"}]}",
-          "400 context_length_exceeded messages: the context of this model has 64 tokens, and the prompt at least 64, which leaves no room for an answer", 40960 },
-        { API_CHAT, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}", ",{\"function\":{\"name\":\"f\",\"arguments\":\"[[[[[[[[[[]]]]]]]]]]\"}}", "]}]}",
+          "400 context_length_exceeded messages: the context of this model has 64 tokens, and the prompt at least 64, which leaves no room "
+          "for an answer", 40960 },
+        { API_CHAT, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}",
+         ",{\"function\":{\"name\":\"f\",\"arguments\":\"[[[[[[[[[[]]]]]]]]]]\"}}", "]}]}",
           "400 - messages: the arguments of tool calls have more than 1048576 bytes", 60000 },
         { API_CHAT, HI "\"x\":", "[", "", "400 - -: JSON nested more than 128 deep at byte 175", 1000000 },
     };
@@ -417,7 +455,8 @@ static void test_kinds_of_models(void)
     tiny.api.strict = false;
     check_begin("a model without a chat template");
     tiny.api.template = NULL;
-    check_text(read_body(API_CHAT, known, strlen(known), &request), "400 - messages: this model has no chat template: it completes prompts only");
+    check_text(read_body(API_CHAT, known, strlen(known), &request), "400 - messages: this model has no chat template: it completes prompts "
+                                                                    "only");
     tiny.api.template = tiny.template;
     check_begin("a template that refuses");
     struct template *refusing = NULL;
@@ -443,7 +482,8 @@ static void test_kinds_of_models(void)
 static void test_parts(void)
 {
     static const char source[] = "{{ bos_token }}{% for p in messages[0].content %}{{ p.text }}{% endfor %}<a>";
-    static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<\"},{\"type\":\"text\",\"text\":\"u>\"}]}]}";
+    static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<\"},{\"type\":\"text\","
+                               "\"text\":\"u>\"}]}]}";
     struct api_request *request;
     struct template *looping = NULL;
     check_begin("a special token in two parts of a content");
@@ -459,16 +499,22 @@ static void test_parts(void)
 
 static void test_routes(void)
 {
-    static const struct { int (*answer)(struct buffer *, const struct api_model *, const char *, size_t, struct api_error *); const char *body, *want; } rows[] = {
-        { api_tokenize, "{\"prompt\":\"a<u>\"}", "{\"count\": 3, \"max_model_len\": 64, \"tokens\": [256, 97, 258], \"token_strs\": null}" },
-        { api_tokenize, "{\"content\":\"a\",\"add_special\":false}", "{\"count\": 1, \"max_model_len\": 64, \"tokens\": [97], \"token_strs\": null}" },
-        { api_tokenize, "{\"prompt\":\"\",\"add_special_tokens\":false}", "{\"count\": 0, \"max_model_len\": 64, \"tokens\": [], \"token_strs\": null}" },
+    static const struct { int (*answer)(struct buffer *, const struct api_model *, const char *, size_t,
+                                        struct api_error *); const char *body, *want; } rows[] = {
+        { api_tokenize, "{\"prompt\":\"a<u>\"}", "{\"count\": 3, \"max_model_len\": 64, \"tokens\": [256, 97, 258], \"token_strs\": "
+                                                 "null}" },
+        { api_tokenize, "{\"content\":\"a\",\"add_special\":false}", "{\"count\": 1, \"max_model_len\": 64, \"tokens\": [97], "
+                                                                     "\"token_strs\": null}" },
+        { api_tokenize, "{\"prompt\":\"\",\"add_special_tokens\":false}",
+         "{\"count\": 0, \"max_model_len\": 64, \"tokens\": [], \"token_strs\": null}" },
         { api_tokenize, "{" USER ",\"add_generation_prompt\":false}",
           "{\"count\": 9, \"max_model_len\": 64, \"tokens\": [256, 258, 117, 115, 101, 114, 58, 104, 105], \"token_strs\": null}" },
         { api_tokenize, "{\"prompt\":\"a\xc3\xa9\",\"return_token_strs\":true}",
-          "{\"count\": 4, \"max_model_len\": 64, \"tokens\": [256, 97, 195, 169], \"token_strs\": [\"<s>\", \"a\", \"\xef\xbf\xbd\", \"\xef\xbf\xbd\"]}" },
+          "{\"count\": 4, \"max_model_len\": 64, \"tokens\": [256, 97, 195, 169], \"token_strs\": [\"<s>\", \"a\", \"\xef\xbf\xbd\", "
+          "\"\xef\xbf\xbd\"]}" },
         { api_tokenize, "{\"content\":\"a\xc3\xa9\",\"with_pieces\":true,\"add_special\":false}",
-          "{\"count\": 3, \"max_model_len\": 64, \"tokens\": [{\"id\": 97, \"piece\": \"a\"}, {\"id\": 195, \"piece\": [195]}, {\"id\": 169, \"piece\": [169]}], "
+          "{\"count\": 3, \"max_model_len\": 64, \"tokens\": [{\"id\": 97, \"piece\": \"a\"}, {\"id\": 195, \"piece\": [195]}, {\"id\": "
+          "169, \"piece\": [169]}], "
           "\"token_strs\": null}" },
         { api_tokenize, "{}", "400 prompt: one of prompt, content and messages must be given" },
         { api_tokenize, "{\"prompt\":5}", "400 prompt: prompt must be a string" },
@@ -492,7 +538,8 @@ static void test_routes(void)
     struct buffer out = { 0 };
     check_begin("models");
     api_models(&out, &tiny.api);
-    check_text(out.bytes, "{\"object\": \"list\", \"data\": [{\"id\": \"tiny\", \"object\": \"model\", \"created\": 1700000000, \"owned_by\": \"stoa\", "
+    check_text(out.bytes, "{\"object\": \"list\", \"data\": [{\"id\": \"tiny\", \"object\": \"model\", \"created\": 1700000000, "
+                          "\"owned_by\": \"stoa\", "
                           "\"root\": \"tiny\", \"parent\": null, \"max_model_len\": 64}]}");
     buffer_release(&out);
     api_model(&out, &tiny.api, "other");
@@ -509,7 +556,8 @@ static void test_errors(void)
     check_begin("an error with odd bytes");
     api_refuse(&error, "a\"b", "\xff\n\"%s\"", "x");
     api_write_error(&out, &error);
-    check_text(out.bytes, "{\"error\": {\"message\": \"\xef\xbf\xbd\\n\\\"x\\\"\", \"type\": \"invalid_request_error\", \"param\": \"a\\\"b\", \"code\": null}}");
+    check_text(out.bytes, "{\"error\": {\"message\": \"\xef\xbf\xbd\\n\\\"x\\\"\", \"type\": \"invalid_request_error\", \"param\": "
+                          "\"a\\\"b\", \"code\": null}}");
     buffer_release(&out);
 }
 
@@ -538,7 +586,8 @@ static void check_refs(json_t *root, json_t *value)
 
 static void test_openapi(void)
 {
-    static const char *const paths[] = { "/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/models/{id}", "/tokenize", "/detokenize", "/version",
+    static const char *const paths[] = { "/v1/chat/completions", "/v1/completions", "/v1/models", "/v1/models/{id}", "/tokenize",
+                                        "/detokenize", "/version",
                                          "/openapi.json", "/live", "/health", "/ready", "/metrics" };
     struct buffer out = { 0 };
     json_error_t error;
@@ -550,8 +599,10 @@ static void test_openapi(void)
     check_refs(root, root);
     for (size_t i = 0; i < COUNT_OF(paths); i++)
         check(json_object_get(json_object_get(root, "paths"), paths[i]) != NULL);
-    json_t *chat = json_object_get(json_object_get(json_object_get(json_object_get(root, "components"), "schemas"), "ChatRequest"), "properties");
-    char *top_k = json_dumps(json_object_get(chat, "temperature"), JSON_COMPACT), *tool_choice = json_dumps(json_object_get(chat, "tool_choice"), JSON_COMPACT);
+    json_t *chat = json_object_get(json_object_get(json_object_get(json_object_get(root, "components"), "schemas"), "ChatRequest"),
+                                   "properties");
+    char *top_k = json_dumps(json_object_get(chat, "temperature"), JSON_COMPACT), *tool_choice = json_dumps(json_object_get(chat,
+            "tool_choice"), JSON_COMPACT);
     check_text(top_k, "{\"type\":[\"number\",\"null\"],\"minimum\":0,\"maximum\":2}");
     check_text(tool_choice, "{\"enum\":[null,false,0,\"\",[],{},\"none\",[\"none\"],{\"type\":\"none\"}]}");
     free(top_k);
