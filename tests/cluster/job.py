@@ -41,6 +41,7 @@ class Job:
         self.env = {**os.environ, MARK: self.mark, "TMPDIR": self.folder.name}
         self.process = subprocess.Popen([t.STOA, *map(str, args)], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, env=self.env,
                                         start_new_session=True, **more)
+        self.seen = {self.process.pid}      # all of its processes that a look has met
 
     def __enter__(self):
         return self
@@ -58,7 +59,13 @@ class Job:
         self.folder.cleanup()
 
     def pids(self):
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and environment(name).get(MARK) == self.mark]
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit() and environment(name).get(MARK) == self.mark]
+        self.seen.update(pids)
+        return pids
+
+    def segments(self):
+        """What is in /dev/shm: folders with the name of the process that started ranks."""
+        return [x for x in os.listdir("/dev/shm") if x.startswith(tuple(f"stoa.{pid}." for pid in self.seen))]
 
     def rank(self, number):
         """The process of a rank, or None."""
@@ -89,8 +96,7 @@ class Job:
             print(f"{time.monotonic() - start:8.2f} s  the end of {name}")
         left = {pid: environment(pid).get("OMPI_COMM_WORLD_RANK", "no rank") for pid in self.pids()}
         t.check(f"{name}: no process is left after {ALLOWED_S} s", not left, left)
-        segments = [x for x in os.listdir("/dev/shm") if x.startswith(f"stoa.{self.process.pid}.")]
-        t.check(f"{name}: nothing is left in /dev/shm", not segments, segments)
+        t.check(f"{name}: nothing is left in /dev/shm", not self.segments(), self.segments())
         files = os.listdir(self.folder.name)
         t.check(f"{name}: nothing is left in TMPDIR", not files, files)
 

@@ -10,7 +10,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from job import Job, t
+from job import ALLOWED_S, Job, t
 
 START_S = 60                # on a crowded machine
 
@@ -81,15 +81,23 @@ class Server(Job):
         return None
 
     def wait_ready(self, seconds=START_S):
-        return self.wait_for(lambda: self.status("/ready") == 200, seconds)
+        is_ready = self.wait_for(lambda: self.status("/ready") == 200, seconds)
+        self.pids()
+        return is_ready
 
     def __exit__(self, *exception):
+        """The front first: what its job leaves in /dev/shm is removed by processes of it."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        end = time.monotonic() + ALLOWED_S
+        while self.pids() and time.monotonic() < end:
+            time.sleep(0.02)
         for pid in self.pids():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        self.process.wait()
         self.reader.join(10)
         self.process.stderr.close()
         self.folder.cleanup()
@@ -166,8 +174,8 @@ class Server(Job):
 class Stream:
     """An answer that comes in pieces, read by hand so that a test can look at each and leave at any time."""
 
-    def __init__(self, server, path, body, headers):
-        self.connection = server.connect()
+    def __init__(self, server, path, body, headers, timeout=t.TIMEOUT_S):
+        self.connection = server.connect(timeout)
         self.connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **headers})
         self.response = self.connection.getresponse()
         self.seen = b""
