@@ -1,6 +1,7 @@
 /* http_server.c: listening, accepting, and the end. */
 #include "base/base.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "front/http_impl.h"
 
 #include <errno.h>
@@ -157,7 +158,7 @@ static int listen_at_all(struct http_server *server, const char *host)
 }
 
 /* ---- the server ---- */
-/* The connections that descriptors allow, the limit being raised where it may be. */
+/* The connections that descriptors allow, the limit being raised where it may be; at least one. */
 static uint32_t find_room(uint32_t n_wanted)
 {
     struct rlimit files;
@@ -169,7 +170,11 @@ static uint32_t find_room(uint32_t n_wanted)
         setrlimit(RLIMIT_NOFILE, &files);
         getrlimit(RLIMIT_NOFILE, &files);
     }
-    return files.rlim_cur <= n_others ? 1 : (uint32_t)MIN(n_wanted, files.rlim_cur - n_others);
+    rlim_t n = files.rlim_cur <= n_others ? 1 : MIN(n_wanted, files.rlim_cur - n_others);
+    if (n < n_wanted)
+        log_warning("with %llu open files at most (ulimit -n), clients have %llu connections instead of %u", (unsigned long long)files.rlim_cur,
+                    (unsigned long long)n, n_wanted);
+    return (uint32_t)n;
 }
 
 int http_server_open(struct http_server **out, struct loop *loop, const struct http_options *options)

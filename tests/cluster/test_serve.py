@@ -2,6 +2,7 @@
 """`stoa serve` from outside: its routes, streams, errors, keys and counters, on one rank and on two."""
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -167,6 +168,17 @@ def test_full():
         t.equal(f"{name}: it is ready all the time", ready, 200)
         t.check(f"{name}: the four are answered", all(x and x[-1] == "[DONE]" for x in rests), [x[-1:] for x in rests])
         t.equal(f"{name}: there is room again", s.complete("b", 1).status, 200)
+
+
+def test_few_files():
+    """`ulimit -n` leaves room for few connections: it serves, and says so."""
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    if not t.have_tiny("few files"):
+        return
+    with Server(t.tiny("tiny-q8_0"), preexec_fn=few) as s:
+        t.equal("few files: it serves", s.complete("a", 2).status, 200)
+        t.check("few files: and says why there are few connections", any("ulimit -n" in line for line in s.log), s.log)
 
 
 # ---- keys ----
