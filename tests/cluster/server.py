@@ -50,6 +50,7 @@ class Server(Job):
     """`stoa serve MODEL --port 0 ...`; `with` waits until it is ready, unless told not to."""
 
     def __init__(self, model, *args, is_ready=True, env=None, **more):
+        self.seen = set()
         super().__init__("serve", model, "--port", "0", *args, stdout=subprocess.DEVNULL, **more)
         self.log, self.port, self.has_log = [], None, threading.Condition()
         self.reader = threading.Thread(target=self.read_log, daemon=True)
@@ -149,14 +150,27 @@ class Server(Job):
         return Stream(self, path, {**body, "stream": True}, headers or {})
 
     # ---- its processes ----
+    def pids(self):
+        """And remembers them: a job's shared memory has the name of the process that has started it."""
+        found = super().pids()
+        self.seen.update(found)
+        return found
+
+    def nothing_is_left(self, name, start):
+        super().nothing_is_left(name, start)
+        segments = [x for x in os.listdir("/dev/shm") if x.startswith("stoa.") and x.split(".")[1] in map(str, self.seen)]
+        t.check(f"{name}: no replica has left anything in /dev/shm", not segments, segments)
+
+    @staticmethod
+    def command(pid):
+        with open(f"/proc/{pid}/comm") as f:
+            return f.read().strip()
+
     def ranks(self, n):
         """The pids of all ranks; one of a job without a launcher is the replica itself."""
         if n == 1:
             return [p for p in self.pids() if p != self.process.pid]
         return [self.rank(i) for i in range(n)]
-
-    def kill(self, number, pid):
-        os.kill(pid, number)
 
     def end(self, name, codes=(0,), seconds=40):
         start = time.monotonic()

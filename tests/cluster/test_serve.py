@@ -2,6 +2,7 @@
 """`stoa serve` from outside: its routes, streams, errors, keys and counters, on one rank and on two."""
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -118,6 +119,15 @@ def test_routes():
         t.equal(f"{name}: the request's id comes back", r.headers["x-request-id"], "abc-1")
 
 
+def test_cors():
+    for name, s in served("cors", "--cors-origin", "http://page.example", layouts=("tp=1",)):
+        t.equal(f"{name}: the origin may ask", s.complete("a", 1).headers.get("access-control-allow-origin"), "http://page.example")
+        r = s.ask("OPTIONS", CHAT, headers={"Origin": "http://page.example", "Access-Control-Request-Method": "POST"})
+        t.check(f"{name}: and learns so before", r.status == 204 and "POST" in r.headers.get("access-control-allow-methods", ""), r)
+    for name, s in served("no cors", layouts=("tp=1",)):
+        t.equal(f"{name}: nobody else", s.complete("a", 1).headers.get("access-control-allow-origin"), None)
+
+
 def test_errors():
     for name, s in served("errors", layouts=("tp=1",)):
         with s.stream(COMPLETE, {"prompt": "beside", "max_tokens": 200, "ignore_eos": True, "temperature": 0}) as beside:
@@ -149,25 +159,6 @@ def test_errors():
     for name, s in served("strict", "--strict", layouts=("tp=1",)):
         r = s.complete("a", 1, frobnicate=1)
         t.check(f"{name}: an unknown field", r.status == 400 and r.error["param"] == "frobnicate", r)
-
-
-def test_full():
-    """More than --max-queue is 429, at once; all of the others are answered."""
-    for name, s in served("full", "--max-queue", 4, layouts=("tp=1",)):
-        r = s.post(COMPLETE, {"prompt": "a", "n": 5, "max_tokens": 2})
-        t.check(f"{name}: more choices than fit", r.status == 429 and r.headers["retry-after"], r)
-        streams = [s.stream(COMPLETE, {"prompt": "a", "max_tokens": 400, "ignore_eos": True, "temperature": 0}) for _ in range(4)]
-        got = [s.complete("b", 1) for _ in range(2)]
-        ready = s.status("/ready")
-        rests = [stream.rest() for stream in streams]
-        for stream in streams:
-            stream.close()
-        if any(r.status != 200 for r in got):       # else the four were faster
-            r = next(r for r in got if r.status != 200)
-            t.check(f"{name}: 429 with a time to come again", r.status == 429 and r.headers["retry-after"] and r.error["type"] == "rate_limit_error", r)
-        t.equal(f"{name}: it is ready all the time", ready, 200)
-        t.check(f"{name}: the four are answered", all(x and x[-1] == "[DONE]" for x in rests), [x[-1:] for x in rests])
-        t.equal(f"{name}: there is room again", s.complete("b", 1).status, 200)
 
 
 def test_few_files():
@@ -241,6 +232,13 @@ def test_metrics():
 
 
 # ---- clients that leave ----
+def leave_at(s, random_numbers):
+    """Asks, and leaves when it likes."""
+    with s.stream(COMPLETE, {"prompt": "a" * random_numbers.randrange(1, 400), "max_tokens": 500, "n": 2, "ignore_eos": True}) as stream:
+        stream.events(random_numbers.randrange(4))
+        time.sleep(random_numbers.random() / 10)
+
+
 def test_clients_leave():
     for name, s in served("clients leave"):
         for stream in (True, False):
@@ -252,6 +250,13 @@ def test_clients_leave():
             c.sock = None
         quiet = s.wait_for(lambda: s.metrics()["vllm:num_requests_running"] == 0 and s.metrics()["vllm:num_requests_waiting"] == 0, 10)
         t.check(f"{name}: nothing is computed for them", quiet, s.metrics())
+        together = [threading.Thread(target=leave_at, args=(s, random.Random(i))) for i in range(80)]
+        for thread in together:
+            thread.start()
+        for thread in together:
+            thread.join()
+        quiet = s.wait_for(lambda: s.metrics()["vllm:num_requests_running"] == 0 and s.metrics()["vllm:num_requests_waiting"] == 0, 10)
+        t.check(f"{name}: nor after many who left at random", quiet, s.metrics())
         t.check(f"{name}: all blocks are free", s.wait_for(lambda: s.metrics()["vllm:kv_cache_usage_perc"] == 0, 5), s.metrics()["vllm:kv_cache_usage_perc"])
         t.equal(f"{name}: and it goes on", s.complete("a", 3).status, 200)
 

@@ -30,7 +30,7 @@ def served(name, *args, layouts=LAYOUTS):
 
 def goes_red_and_comes_back(name, s):
     """Waits until the port says that nothing is served, and until it is; the port answers all the time."""
-    answers, stop = [], threading.Event()
+    answers, stop, start = [], threading.Event(), time.monotonic()
 
     def watch():
         while not stop.is_set():
@@ -40,10 +40,13 @@ def goes_red_and_comes_back(name, s):
     watcher.start()
     red = s.wait_for(lambda: any(a[2] == 503 for a in answers), RED_S)
     t.check(f"{name}: /ready turns red", red, s.log[-5:])
+    red_s = time.monotonic() - start
     back = s.wait_for(lambda: answers[-1][2] == 200, BACK_S)
     t.check(f"{name}: and is back", back, s.log[-5:])
     stop.set()
     watcher.join()
+    if os.environ.get("TEST_TIMES"):
+        print(f"{red_s:8.2f} s  until red, back after {time.monotonic() - start:.2f} s: {name}")
     t.check(f"{name}: the port is open all the time, /live is 200", all(a[0] == 200 for a in answers), answers)
     t.check(f"{name}: /health tells the same as /ready", all(503 in (a[1], a[2]) or a[1] == a[2] for a in answers), answers)
 
@@ -105,6 +108,18 @@ def test_a_request_dies_twice():
         asking.join()
         t.check(f"{name}: it is refused", got["r"].status == 503 and "twice" in got["r"].error["message"], got["r"])
         t.check(f"{name}: the replica is back", s.wait_ready(), s.log[-5:])
+
+
+def test_the_launcher_dies():
+    for name, s, n_ranks in served("the launcher dies", layouts=LAYOUTS[1:]):
+        before = s.ranks(n_ranks)
+        launchers = [p for p in s.pids() if "mpirun" in s.command(p)]
+        t.equal(f"{name}: it is there", len(launchers), 1)
+        os.kill(launchers[0], signal.SIGKILL)
+        goes_red_and_comes_back(name, s)
+        t.check(f"{name}: no rank of before is left", not set(before) & set(s.pids()), before)
+        s.process.send_signal(signal.SIGTERM)
+        s.end(name)
 
 
 # ---- the front ----
@@ -188,6 +203,31 @@ def test_quiet_streams():
                 first.close()
                 second.rest()
                 t.check(name, b":" != second.seen[:1] and b"\n:" not in second.seen, second.seen[:200])
+
+
+# ---- the queue ----
+def test_a_client_leaves_the_queue():
+    for name, s, _ in served("a client leaves the queue", "--max-sequences", "1", layouts=LAYOUTS[:1]):
+        with s.stream(COMPLETE, {**LONG, "max_tokens": 100}) as first:
+            first.events(2)
+            with s.stream(COMPLETE, {**LONG, "max_tokens": 1000}):
+                s.wait_for(lambda: s.metrics()["vllm:num_requests_waiting"] == 1, 10)
+            last = s.complete("The sea", 5)
+            t.check(f"{name}: the one behind it is served", last.status == 200 and len(first.rest()) > 2, last)
+        t.equal(f"{name}: nothing was computed for it", s.metrics()["vllm:generation_tokens_total"], 105)
+
+
+def test_places():
+    """Each choice takes a place of --max-queue, and gives it back."""
+    for name, s, _ in served("places", "--max-queue", "4", layouts=LAYOUTS[:1]):
+        with s.stream(COMPLETE, {**LONG, "n": 3}) as stream:
+            stream.events(2)
+            r = s.complete("a", 1, n=2)
+            t.check(f"{name}: two more are too many", r.status == 429 and r.headers["retry-after"] and r.error["type"] == "rate_limit_error", r)
+            t.equal(f"{name}: one more is not", s.complete("a", 1).status, 200)
+            t.equal(f"{name}: it is ready all the time", s.status("/ready"), 200)
+        t.check(f"{name}: then there is room for four", s.wait_for(lambda: s.complete("a", 1, n=4).status == 200, 10))
+        t.check(f"{name}: what was refused is counted", s.metrics()['stoa_requests_total{end="refused"}'] >= 1)
 
 
 # ---- starts ----
