@@ -80,6 +80,7 @@ const char *http_path(const struct http_exchange *x);           /* decoded, with
 const char *http_path_rest(const struct http_exchange *x);      /* of a prefix route */
 const char *http_header(const struct http_exchange *x, const char *name);       /* of any case; NULL: none.  Several are joined with ", " */
 const char *http_body(const struct http_exchange *x, size_t *n_bytes);     /* until the answer begins; a 0 follows it */
+char *http_take_body(struct http_exchange *x, size_t *n_bytes);     /* the caller's now, to free(); NULL when it is empty */
 const char *http_request_id(const struct http_exchange *x);     /* the client's x-request-id when it is plain and short, else one of ours */
 const char *http_client_address(const struct http_exchange *x);
 struct http_server *http_exchange_server(const struct http_exchange *x);

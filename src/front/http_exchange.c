@@ -30,6 +30,15 @@ const char *http_body(const struct http_exchange *x, size_t *n_bytes)
     return body->bytes ? body->bytes : "";
 }
 
+char *http_take_body(struct http_exchange *x, size_t *n_bytes)
+{
+    struct buffer *body = &x->connection->parser.body;
+    char *bytes = body->bytes;
+    *n_bytes = body->size;
+    *body = (struct buffer){ 0 };
+    return bytes;
+}
+
 const char *http_request_id(const struct http_exchange *x)
 {
     return x->request_id;

@@ -1,12 +1,13 @@
 /* request.c: one request to generate, from its body to its last byte.
  *
- *   READING ──read──> WAITING ──replica is up──> RUNNING ──tokens of all choices──> (whole, or the stream's rest) ──> gone
+ *   READING ──read──> WAITING ──replica is up──> RUNNING ──tokens of all choices──> WRITING, or the stream's rest ──> gone
  *                        ^                          │
  *                        └──────replica died────────┘   at most once, and not when a byte of the answer has been sent
  *
  *   READING   the body is on a worker, with no pointer to the exchange: the client may leave meanwhile
  *   WAITING   answer and places are there; no choice has a ticket
  *   RUNNING   every choice that is not done has a ticket, and the replica its number
+ *   WRITING   a worker makes the body of the answer, which is the worker's meanwhile
  *
  * Whoever calls http_answer(), http_stream_wake() or http_stream_end() does it last: the request may be gone after. */
 #include "front/answer.h"
@@ -24,7 +25,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-enum { STREAM_PIECE = 65536 };
+enum { STREAM_PIECE = 8192 };           /* with log-probabilities the loop is held up by a millisecond for some KB */
 
 struct choice {
     uint64_t number;                    /* the replica's; 0: it does not have it */
@@ -41,11 +42,13 @@ struct request {
     uint32_t client;                    /* its key's number; 0: none */
 
     struct worker_job job;
+    bool is_with_worker;                /* READING, WRITING: on_gone() leaves the end to the job's done() */
     struct api_request *api;            /* until the answer has it */
     struct api_error error;
     bool is_bad;
 
     struct answer *answer;              /* NULL: READING */
+    struct buffer whole;                /* the body that is being made */
     struct choice *choices;
     uint32_t n_choices, n_places;
     uint64_t fairness;
@@ -205,25 +208,47 @@ static enum request_end how_it_ended(const struct request *r)
     return END_STOP;
 }
 
+static void give_to_worker(struct request *r, void (*work)(struct worker_job *), void (*done)(struct worker_job *))
+{
+    r->job = (struct worker_job){ .work = work, .done = done };
+    r->is_with_worker = true;
+    workers_add(r->front->workers, &r->job);
+}
+
+static void write_whole(struct worker_job *job)
+{
+    struct request *r = (struct request *)((char *)job - offsetof(struct request, job));
+    answer_whole(r->answer, &r->whole);
+}
+
+static void on_written(struct worker_job *job)
+{
+    struct request *r = (struct request *)((char *)job - offsetof(struct request, job));
+    struct http_exchange *x = r->x;
+    struct buffer whole = r->whole;
+    r->is_with_worker = false;
+    if (!x) {
+        request_end(r, END_ABORT, 499);
+    } else if (whole.failed) {
+        request_end(r, END_ERROR, 500);
+        http_answer_error(x, 500, "out of memory for the answer");
+    } else {
+        request_end(r, how_it_ended(r), 200);
+        http_answer(x, 200, "application/json", whole.bytes, whole.size);
+    }
+    buffer_release(&whole);
+}
+
 /* Nothing more will come: the body, or the stream's last part. */
 static void answer_is_complete(struct request *r)
 {
     const struct api_error *error = answer_error(r->answer);
-    struct http_exchange *x = r->x;
-    struct buffer body = { 0 };
-    if (r->has_headers) {
-        http_stream_wake(x);
-    } else if (error) {
+    if (r->has_headers)
+        http_stream_wake(r->x);
+    else if (error)
         refuse(r, END_ERROR, error);
-    } else {
-        answer_whole(r->answer, &body);
-        request_end(r, how_it_ended(r), body.failed ? 500 : 200);
-        if (body.failed)
-            http_answer_error(x, 500, "out of memory for the answer");
-        else
-            http_answer(x, 200, "application/json", body.bytes, body.size);
-        buffer_release(&body);
-    }
+    else
+        give_to_worker(r, write_whole, on_written);
 }
 
 /* After something came in for its answer. */
@@ -249,11 +274,9 @@ static void fail(struct request *r, const struct api_error *error)
 static void on_gone(void *user)
 {
     struct request *r = user;
-    if (!r->answer) {
-        r->x = NULL;                    /* it is with a worker: on_read() ends it */
-        return;
-    }
-    request_end(r, END_ABORT, 499);
+    r->x = r->is_with_worker ? NULL : r->x;
+    if (!r->is_with_worker)
+        request_end(r, END_ABORT, 499);
 }
 
 /* ---- a stream ----------------------------------------------------------------------------------------------------------- */
@@ -333,7 +356,7 @@ void requests_replica_up(struct front *f)
 {
     for (struct request *r = f->first, *next; r; r = next) {
         next = r->next;
-        if (r->answer && !answer_is_over(r->answer))
+        if (!r->is_with_worker && !answer_is_over(r->answer))
             submit(r);
     }
 }
@@ -366,7 +389,7 @@ void requests_replica_down(struct front *f)
 {
     for (struct request *r = f->first, *next; r; r = next) {
         next = r->next;
-        if (r->answer && !answer_is_over(r->answer))
+        if (!r->is_with_worker && !answer_is_over(r->answer))
             replica_died(r);
     }
 }
@@ -434,7 +457,7 @@ void requests_fail(struct front *f, const struct api_error *error)
 {
     for (struct request *r = f->first, *next; r; r = next) {
         next = r->next;
-        if (r->answer && !answer_is_over(r->answer))
+        if (!r->is_with_worker && !answer_is_over(r->answer))
             fail(r, error);
     }
 }
@@ -443,7 +466,7 @@ void requests_fail(struct front *f, const struct api_error *error)
 static void read_body(struct worker_job *job)
 {
     struct request *r = (struct request *)((char *)job - offsetof(struct request, job));
-    r->is_bad = api_read(&r->api, r->kind, &r->front->model, r->body, r->n_body, &r->error) < 0;
+    r->is_bad = api_read(&r->api, r->kind, &r->front->model, r->body ? r->body : "", r->n_body, &r->error) < 0;
 }
 
 /* Each choice takes a place; the first has been taken at the arrival. */
@@ -491,6 +514,7 @@ static void on_read(struct worker_job *job)
     struct request *r = (struct request *)((char *)job - offsetof(struct request, job));
     struct front *f = r->front;
     const char *unready = front_is_unready(f);
+    r->is_with_worker = false;
     if (!r->x) {
         request_end(r, END_ABORT, 499);
         return;
@@ -524,24 +548,19 @@ static uint64_t client_hash(const struct request *r)
 
 void request_begin(struct front *f, struct http_exchange *x, enum api_kind kind)
 {
-    const char *unready = front_is_unready(f), *body;
-    struct request *r;
+    const char *unready = front_is_unready(f);
     if (unready || f->n_places >= f->options->max_queue) {
         http_add_header(x, "Retry-After", unready ? "5" : "1");
         http_answer_error(x, unready ? 503 : 429, unready ? unready : "too many requests are in work; try again");
         f->metrics.ends[END_REFUSED]++;
         return;
     }
-    r = calloc(1, sizeof *r);
-    size_t n_body;
-    body = http_body(x, &n_body);
-    if (!r || !(r->body = malloc(n_body + 1))) {
-        free(r);
+    struct request *r = calloc(1, sizeof *r);
+    if (!r) {
         http_answer_error(x, 503, "out of memory for the request");
         return;
     }
-    memcpy(r->body, body, n_body);
-    r->n_body = n_body;
+    r->body = http_take_body(x, &r->n_body);
     r->front = f;
     r->x = x;
     r->kind = kind;
@@ -554,7 +573,6 @@ void request_begin(struct front *f, struct http_exchange *x, enum api_kind kind)
     if (r->next)
         r->next->previous = r;
     f->first = r;
-    r->job = (struct worker_job){ .work = read_body, .done = on_read };
     http_on_gone(x, on_gone, r);
-    workers_add(f->workers, &r->job);
+    give_to_worker(r, read_body, on_read);
 }

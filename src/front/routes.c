@@ -166,7 +166,7 @@ struct text_job {
 static void work_on_text(struct worker_job *job)
 {
     struct text_job *t = (struct text_job *)job;
-    t->is_bad = t->work(&t->out, &t->front->model, t->body, t->n_body, &t->error) < 0;
+    t->is_bad = t->work(&t->out, &t->front->model, t->body ? t->body : "", t->n_body, &t->error) < 0;
 }
 
 static void text_is_done(struct worker_job *job)
@@ -189,17 +189,13 @@ static void text_is_unwanted(void *user)
 static void begin_text(struct front *f, struct http_exchange *x,
                        int (*work)(struct buffer *, const struct api_model *, const char *, size_t, struct api_error *))
 {
-    size_t n_body;
-    const char *body = http_body(x, &n_body);
     struct text_job *t = f->is_known ? calloc(1, sizeof *t) : NULL;
-    char *copy = t ? malloc(n_body + 1) : NULL;
-    if (!copy) {
+    if (!t) {
         unavailable(x, f->is_known ? "out of memory for the request" : supervisor_says(f->supervisor));
-        free(t);
         return;
     }
-    memcpy(copy, body, n_body);
-    *t = (struct text_job){ .job = { .work = work_on_text, .done = text_is_done }, .front = f, .x = x, .work = work, .body = copy, .n_body = n_body };
+    *t = (struct text_job){ .job = { .work = work_on_text, .done = text_is_done }, .front = f, .x = x, .work = work };
+    t->body = http_take_body(x, &t->n_body);
     http_on_gone(x, text_is_unwanted, t);
     workers_add(f->workers, &t->job);
 }
