@@ -134,8 +134,8 @@ class Server(Job):
         except OSError:
             return 0
 
-    def complete(self, prompt, n, **more):
-        return self.post("/v1/completions", {"prompt": prompt, "max_tokens": n, "temperature": 0, "ignore_eos": True, **more})
+    def complete(self, prompt, n_tokens, **more):
+        return self.post("/v1/completions", {"prompt": prompt, "max_tokens": n_tokens, "temperature": 0, "ignore_eos": True, **more})
 
     def metrics(self):
         """{'name{labels but model_name}': value}"""
