@@ -44,8 +44,9 @@ have_material() {
     STOA_QWEN_05B=$(scripts/model qwen2.5-coder-0.5b) || missing "Qwen2.5-Coder 0.5B"
     TEST_PYTHON=$(scripts/test-python) || missing "a Python with the packages that tests need"
     STOA_TINY=$(scripts/tiny-models) || missing "the tiny models"
+    OPENAI_PYTHON=$(scripts/openai-client) || missing "a Python with the official openai client"
     STOA=$PWD/stoa
-    export STOA STOA_MODEL STOA_GEMMA STOA_QWEN_05B STOA_TINY TEST_PYTHON
+    export STOA OPENAI_PYTHON STOA_MODEL STOA_GEMMA STOA_QWEN_05B STOA_TINY TEST_PYTHON
 }
 
 # The last line, and the exit code.
