@@ -45,12 +45,12 @@ static void on_token(void *user, const struct token_event *event)
     outbox_add(&request->replica->outbox, request->connection, request->number, event);
 }
 
+/* After each step its tokens are sent first, so nothing of the request is left to come. */
 static void finish(struct replica *r, uint64_t connection, Stoa__Wire__Finish *finish)
 {
     Stoa__Wire__Frame frame = STOA__WIRE__FRAME__INIT;
     frame.body_case = STOA__WIRE__FRAME__BODY_FINISH;
     frame.finish = finish;
-    outbox_send(&r->outbox, r->server);                 /* its tokens come before; lost ones are noticed after the step */
     wire_server_send(r->server, connection, &frame);
 }
 
