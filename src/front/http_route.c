@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-static const char *const known_methods[] = { "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE" };
+static const char *const known_methods[] = { "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY" };
 
 static bool is_prefix(const struct http_route *route)
 {

@@ -50,6 +50,7 @@ static const struct { const char *name, *say, *status; const char *parts[5]; con
     { "not this method either", "DELETE /echo HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n", "405 ", { "\r\nAllow: POST, OPTIONS\r\n" }, NULL },
     { "no such method", "BREW /hello HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n", "501 Not Implemented", { NULL }, NULL },
     { "a method that no path takes", "TRACE /hello HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n", "405 Method Not Allowed", { "Allow: GET, HEAD, OPTIONS" }, NULL },
+    { "a method as new as QUERY", "QUERY /hello HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n", "405 Method Not Allowed", { "Allow: GET, HEAD, OPTIONS\r\n" }, NULL },
     { "a tunnel", "CONNECT h:443 HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n", "501 Not Implemented", { NULL }, NULL },
     { "options", "OPTIONS /hello HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n",
       "204 No Content", { "\r\nAllow: GET, HEAD, OPTIONS\r\n" }, "Content-Length" },
