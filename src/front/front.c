@@ -174,7 +174,8 @@ static int listen_now(struct front *f)
 
 static int start_replica(struct front *f)
 {
-    struct supervisor_options supervisor = { .loop = f->loop, .words = f->options->replica, .signals = &f->old_signals, .on_up = on_up, .on_down = on_down,
+    struct supervisor_options supervisor = { .loop = f->loop, .words = f->options->replica, .signals = &f->old_signals,
+                                             .on_up = on_up, .on_down = on_down,
                                              .on_frame = on_frame, .on_over = on_over, .user = f };
     return supervisor_open(&f->supervisor, &supervisor);
 }

@@ -7,9 +7,12 @@
 #include <string.h>
 
 /* Upper bounds, rising; 0 ends them. */
-static const double seconds[HISTOGRAM_BUCKETS] = { 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560 };
-static const double short_seconds[HISTOGRAM_BUCKETS] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80 };
-static const double sizes[HISTOGRAM_BUCKETS] = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000 };
+static const double seconds[HISTOGRAM_BUCKETS] = { 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20,
+    40, 80, 160, 640, 2560 };
+static const double short_seconds[HISTOGRAM_BUCKETS] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1,
+    2.5, 5, 7.5, 10, 20, 40, 80 };
+static const double sizes[HISTOGRAM_BUCKETS] = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000,
+    100000, 200000, 500000, 1000000 };
 
 static const struct histogram_row { const char *name, *help; const double *bounds; } histograms[N_HISTOGRAMS] = {
     [HISTOGRAM_FIRST_TOKEN] = { "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", seconds },

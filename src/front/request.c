@@ -486,7 +486,8 @@ static int open_answer(struct request *r, uint32_t n_choices)
     struct front *f = r->front;
     struct api_request *api = r->api;
     char id[40];
-    snprintf(id, sizeof id, "%016llx%08llx", (unsigned long long)random_u64(f->id_key, f->n_ids), (unsigned long long)(f->n_ids & 0xffffffff));
+    snprintf(id, sizeof id, "%016llx%08llx", (unsigned long long)random_u64(f->id_key, f->n_ids),
+             (unsigned long long)(f->n_ids & 0xffffffff));
     f->n_ids++;
     if (!api->has_seed && getrandom(&api->seed, sizeof api->seed, 0) != sizeof api->seed)
         return -1;

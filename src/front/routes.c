@@ -241,7 +241,8 @@ bool front_admit(struct http_exchange *x, const struct http_route *route, void *
 {
     struct front *f = user;
     const char *given = http_header(x, "Authorization"), *metrics_key = f->options->metrics_key;
-    bool may = route->handle == handle_metrics && metrics_key ? auth_is(metrics_key, given) : route->is_open || !f->auth || auth_find(f->auth, given);
+    bool may = route->handle == handle_metrics && metrics_key ? auth_is(metrics_key, given)
+                                                               : route->is_open || !f->auth || auth_find(f->auth, given);
     if (!may) {
         http_add_header(x, "WWW-Authenticate", "Bearer");
         http_answer_error(x, 401, given ? "the API key is not one of this server's" : "an API key is needed: Authorization: Bearer KEY");

@@ -351,7 +351,8 @@ static void connect_now(struct supervisor *s)
 /* ---- time --------------------------------------------------------------------------------------------------------------- */
 static void look_at_progress(struct supervisor *s, int64_t late_ms)
 {
-    int64_t now = loop_now_ms(s->options.loop), limit = s->predicted_us ? MAX(LEAST_MS, 8 * (int64_t)s->predicted_us / 1000) : UNMEASURED_MS;
+    int64_t now = loop_now_ms(s->options.loop);
+    int64_t limit = s->predicted_us ? MAX(LEAST_MS, 8 * (int64_t)s->predicted_us / 1000) : UNMEASURED_MS;
     if (late_ms > LATE_MS)
         s->progress_ms = now;
     if (now - s->progress_ms > limit)
