@@ -90,6 +90,10 @@ def test_wrong_usage():
             ("a temperature that is not a number", ("run", m, "-p", "x", "--temp", "nan"), ["--temp"]),
             ("top-p 0", ("run", m, "-p", "x", "--top-p", "0"), ["--top-p"]),
             ("top-p above 1", ("run", m, "-p", "x", "--top-p", "1.5"), ["--top-p"]),
+            ("min-p above 1", ("run", m, "-p", "x", "--min-p", "1.5"), ["--min-p"]),
+            ("a repetition penalty of nothing", ("run", m, "-p", "x", "--repeat-penalty", "0"), ["--repeat-penalty"]),
+            ("a frequency penalty that is not a number", ("run", m, "-p", "x", "--frequency-penalty", "nan"), ["--frequency-penalty"]),
+            ("a presence penalty beyond all", ("run", m, "-p", "x", "--presence-penalty", "1e9"), ["--presence-penalty"]),
             ("a negative seed", ("run", m, "-p", "x", "--seed", "-1"), ["--seed"])):
         refused(name, t.stoa(*args), 2, *words)
     for name, args, words in (

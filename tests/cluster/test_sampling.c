@@ -13,14 +13,15 @@ static const struct world_row rows[] = {
     { "tp=2", "tiny-vocab", false, false },
     { "tp=3", "tiny-vocab", true, false },
     { "pp=2", "tiny-vocab", false, false },
-    { "pp=3,tp=2", "tiny-vocab", false, false },
+    { "pp=2,tp=2", "tiny-vocab", false, false },
     { "dp=2", "tiny-vocab", false, false },
     { "dp=2,tp=2", "tiny-vocab", false, false },
     { "dp=2,ep=2", "tiny-broken-moe", false, false },
     { "tp=2,ep=2", "tiny-broken-moe", false, false },
 };
 
-enum { N_ALONE = 2, N_REQUESTS = 18, MAX_PROMPT = 60, N_NEW = 24, CONTEXT = 128, BROKEN = 7 };
+enum { N_ALONE = 2, N_REQUESTS = 12, MAX_PROMPT = 60, N_NEW = 24, CONTEXT = 128, BROKEN = 7,
+       N_BLOCKS = 16 };              /* of a group: not enough for all at once, so some are pushed out and computed again */
 
 /* The first of them wants all the logprobs that there are, the last none. */
 static const struct { struct sample_params params; struct sample_penalties penalties; uint32_t n_top; bool has_bias; } kinds[] = {
@@ -66,8 +67,8 @@ static void hear(void *user, const struct token_event *event)
 
 static struct engine_options engine_options(const struct world_row *row, const char *layout)
 {
-    struct engine_options o = { .n_threads = 1, .chunk = 24, .context = CONTEXT, .max_sequences = N_REQUESTS, .int8_activations = !row->f32,
-                                .cache_type = row->f32 ? DTYPE_F32 : DTYPE_F16 };
+    struct engine_options o = { .n_threads = 1, .chunk = 24, .context = CONTEXT, .max_sequences = N_REQUESTS, .cache_blocks = N_BLOCKS,
+                                .int8_activations = !row->f32, .cache_type = row->f32 ? DTYPE_F32 : DTYPE_F16 };
     check_int(mesh_parse(&o.mesh, layout), 0);
     return o;
 }
@@ -169,7 +170,8 @@ static void test_together(struct engine *e)
 {
     static struct heard heard[N_REQUESTS];
     struct sequence *s[N_REQUESTS];
-    check_begin("NM-05, PL-05: all at once, with every parameter on: the same bits");
+    uint32_t n_preemptions = 0;
+    check_begin("NM-05, PL-05: all at once, with every parameter on, some computed twice: the same bits");
     for (uint32_t r = 0; r < N_REQUESTS; r++) {
         struct sequence_request request = request_of(r, &heard[r]);
         s[r] = add(e, &request);
@@ -180,8 +182,10 @@ static void test_together(struct engine *e)
         check_int(sequence_end(s[r]), SEQUENCE_LENGTH);
         if (!check_bytes("the answer", &heard[r], &alone[r], sizeof heard[r]))
             printf("    request %u\n", r);
+        n_preemptions += sequence_n_preemptions(s[r]);
         engine_remove(e, s[r]);
     }
+    check(n_preemptions > 0);
 }
 
 /* From any token on, as after a preemption or on another replica. */
@@ -189,7 +193,7 @@ static void test_resumed(struct engine *e)
 {
     static struct heard heard;
     check_begin("an answer goes on where it was left");
-    for (uint32_t r = 0; r < N_REQUESTS; r++) {
+    for (uint32_t r = 0; r < N_REQUESTS; r += 2) {
         struct sequence_request request = request_of(r, &heard);
         uint32_t n = 1 + (uint32_t)(random_u64(r, 2) % (N_NEW - 1)), n_prompt = request.n_tokens;
         int32_t tokens[MAX_PROMPT + N_NEW];
@@ -219,7 +223,7 @@ static void test_stop_ids(struct engine *e)
 {
     static struct heard heard;
     check_begin("a stop id ends the answer, and is not among its tokens; not before min_new");
-    for (uint32_t r = 0; r < N_REQUESTS; r++) {
+    for (uint32_t r = 0; r < N_REQUESTS; r += 2) {
         int32_t stop_ids[] = { BROKEN + 1, alone[r].token[N_NEW / 2].id };
         struct sequence_request request = request_of(r, &heard);
         uint32_t n = MIN(first_of(&alone[r], stop_ids[1]), N_NEW);

@@ -45,8 +45,8 @@ static void add_row(struct plan *p, uint64_t seed, uint32_t token)
 {
     uint32_t i = p->header.n_rows++;
     p->rows[i] = (int32_t)token;
-    p->row[i] = (struct plan_row){ .params = { .temperature = 0.5f, .top_p = 0.25f, .top_k = i, .choice = 3, .seed = random_u64(seed, 400 + i) },
-                                   .position = (uint32_t)p->positions[token] + 1 };
+    p->row[i] = (struct plan_row){ .params = { .temperature = 0.5f, .top_p = 0.25f, .top_k = i, .choice = 3, .min_p = 0.125f, .seed = random_u64(seed, 400 + i) },
+                                   .n_top = i, .wants_logprobs = i % 2, .position = (uint32_t)p->positions[token] + 1 };
 }
 
 /* Every eighth has no token of this group's. */
@@ -157,6 +157,7 @@ static void test_lies(void)
         { "more tokens in all groups", offsetof(struct plan_header, n_all_tokens), MAX_ALL_TOKENS + 1 },
         { "fewer tokens in all groups than in this one", offsetof(struct plan_header, n_all_tokens), 1 },
         { "another number of cache groups", offsetof(struct plan_header, n_cache_groups), 1 },
+        { "a late input longer than there can be", offsetof(struct plan_header, late_room) + 4, 1 },
         { "flags that there are not", offsetof(struct plan_header, flags), PLAN_FLAGS + 1 },
         { "four billion tokens", offsetof(struct plan_header, n_tokens), UINT32_MAX },
         { "four billion rows", offsetof(struct plan_header, n_rows), UINT32_MAX },
@@ -195,6 +196,9 @@ static void test_inner_lies(void)
         { "a negative row", AT_ROW, UINT32_MAX },
         { "a temperature that is not a number", AT_PARAMS + offsetof(struct sample_params, temperature), 0x7fc00000 },
         { "no top-p", AT_PARAMS + offsetof(struct sample_params, top_p), 0 },
+        { "more top logprobs than anybody gets", AT_PARAMS + offsetof(struct plan_row, n_top), SAMPLE_MAX_TOP + 1 },
+        { "logprobs that are wanted twice", AT_PARAMS + offsetof(struct plan_row, wants_logprobs), 2 },
+        { "a min-p above 1", AT_PARAMS + offsetof(struct sample_params, min_p), 0x40000000 },
         { "a token to be picked elsewhere", AT_PARAMS + offsetof(struct plan_row, position), 7 },
         { "a sequence beyond its blocks", AT_SEQUENCE, 30 },
         { "blocks of no sequence", AT_SEQUENCE, 12 },
