@@ -32,7 +32,7 @@ struct engine_options {
     uint32_t max_sequences;             /* in a step, of all groups along dp; each has room for an equal part of them, rounded up */
     uint32_t cache_blocks;              /* most KV blocks of a cache group in a group along dp; 0: what max_sequences of them can need */
     bool no_prefix_cache;               /* every token of every sequence is computed */
-    uint32_t step_ms;                   /* no step is planned that is predicted to take longer, but for one token; 0: no limit */
+    uint32_t step_ms;                   /* no step is planned that is predicted to take longer, but see pace.h; 0: no limit */
     uint64_t epoch;                     /* which start of the replica this is: in every plan, for its ranks to see */
     const char *isa;                    /* NULL: the best of this CPU */
     unsigned without;                   /* passes left out, as pass_parse_without() gives them */

@@ -71,14 +71,22 @@ static uint32_t most(uint32_t n, double least_s, double per_s, double limit_s)
     return MIN(n, fits >= 1 ? (uint32_t)fits : 1);
 }
 
+/* Where a step without a token takes as long as the limit, as with a large model or on a crowded machine, tokens may take as long
+ * again: one a step would be the slowest way for everybody. */
+static double allowed_s(const struct pace *pace, double limit_s)
+{
+    return MAX(limit_s, 2 * per_one_s(pace, PACE_FIXED));
+}
+
 uint32_t pace_decode(const struct pace *pace, uint32_t n, double limit_s)
 {
-    return limit_s > 0 ? most(n, per_one_s(pace, PACE_FIXED), per_one_s(pace, PACE_DECODE), limit_s) : n;
+    return limit_s > 0 ? most(n, per_one_s(pace, PACE_FIXED), per_one_s(pace, PACE_DECODE), allowed_s(pace, limit_s)) : n;
 }
 
 uint32_t pace_prefill(const struct pace *pace, uint32_t n, uint32_t n_decode, double limit_s)
 {
     if (limit_s <= 0)
         return n;
-    return most(MIN(n, MAX(FIRST_TOKENS, GROWTH * pace->n_most)), pace_predict(pace, 0, n_decode), per_one_s(pace, PACE_PREFILL), limit_s);
+    return most(MIN(n, MAX(FIRST_TOKENS, GROWTH * pace->n_most)), pace_predict(pace, 0, n_decode), per_one_s(pace, PACE_PREFILL),
+                allowed_s(pace, limit_s));
 }

@@ -21,7 +21,10 @@ struct pace {
 
 void pace_learn(struct pace *pace, uint32_t n_prefill, uint32_t n_decode, double took_s);
 double pace_predict(const struct pace *pace, uint32_t n_prefill, uint32_t n_decode);
-/* The most sequences, of n, that may get their next token in a step of at most limit_s; at least 1.  limit_s 0: no limit. */
+/* The most sequences, of n, that may get their next token in a step of at most limit_s; at least 1.  limit_s 0: no limit.
+ *
+ * Where a step without a token takes about as long as the limit (a large model, a crowded machine), twice that is the limit: else everybody
+ * would wait for steps of one token. */
 uint32_t pace_decode(const struct pace *pace, uint32_t n, double limit_s);
 /* The most tokens of prompts, of n, beside n_decode sequences; at least 1.  It grows step by step: nobody knows how long many take
  * before fewer have been seen. */

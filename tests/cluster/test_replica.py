@@ -324,7 +324,8 @@ def test_many_requests():
             reasons = [x["reason"] for x in front.finished.values()]
             t.equal(f"{name}: how they ended", set(reasons), {frames.LENGTH, frames.CANCELLED})
             t.check(f"{name}: cancelled ones", n_all / 50 < reasons.count(frames.CANCELLED) <= n_all / 10, reasons.count(frames.CANCELLED))
-            t.check(f"{name}: memory is flat", all(y - x < 300 + 0.01 * x for x, y in zip(before, after)), f"{before} kB, then {after}")
+            # A third of the kilobyte for each request that would count as a leak.
+            t.check(f"{name}: memory is flat", all(y - x < 1000 + 0.01 * x for x, y in zip(before, after)), f"{before} kB, then {after}")
             t.equal(f"{name}: threads", [len(os.listdir(f"/proc/{x['pid']}/task")) for x in front.hello["processes"]], threads)
             t.equal(f"{name}: open files", [len(os.listdir(f"/proc/{x['pid']}/fd")) for x in front.hello["processes"]], files)
             front.until(lambda: idle(front))

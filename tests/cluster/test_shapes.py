@@ -160,13 +160,15 @@ def test_peak_memory():
         return
     size, context = os.path.getsize(t.MODEL), 256
     cache = context * t.stoa_json("inspect", t.MODEL)["ranks"][0]["kv_bytes_per_token"]
+    alone = None
     for layout in ("tp=1", "tp=2", "pp=2,tp=2"):
         ranks = t.stoa_json("run", t.MODEL, "-p", "Why is the sky blue?", "-n", "8", "--context", context, "--layout", layout)["ranks"]
+        alone = alone or ranks[0]["peak_bytes"]
         for r in ranks:
             t.check(f"{layout}: peak memory of rank {r['rank']}", r["weight_bytes"] < r["peak_bytes"] <= 1.25 * size + cache, r)
         if len(ranks) > 1:
             own = max(r["peak_bytes"] - r["weight_bytes"] for r in ranks)
-            t.check(f"{layout}: a rank does not hold the whole", all(r["peak_bytes"] < 0.95 * size for r in ranks), f"{own} beside the weights: {ranks}")
+            t.check(f"{layout}: a rank does not hold the whole", all(r["peak_bytes"] < 0.9 * alone for r in ranks), f"{own} beside the weights: {ranks}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 static const struct { const char *name; double fixed_s, prefill_s, decode_s; } machines[] = {
     { "a small model", 0.003, 0.0004, 0.0005 },
     { "a large one", 0.05, 0.004, 0.002 },
-    { "a slow one: a token is all that fits", 0.2, 0.08, 0.05 },
+    { "a slow one, where a step without a token is longer than the limit", 0.2, 0.08, 0.05 },
     { "one whose steps cost the same whatever is in them", 0.01, 0, 0 },
 };
 
@@ -26,7 +26,7 @@ static void test_machine(size_t m, double limit_s)
         uint32_t n_decode = pace_decode(&pace, (uint32_t)(random_u64(m, i) % 33), limit_s);
         uint32_t n_prefill = random_u64(m + 100, i) % 3 ? 0 : pace_prefill(&pace, 512, n_decode, limit_s);
         double took_s = machines[m].fixed_s + machines[m].prefill_s * n_prefill + machines[m].decode_s * n_decode;
-        n_over += i > 50 && n_prefill > 1 && took_s > 1.5 * limit_s;
+        n_over += i > 50 && n_prefill > 1 && took_s > 1.5 * MAX(limit_s, 2 * machines[m].fixed_s);
         took_s *= 0.95 + 0.1 * unit_random(m, 1000 + i);
         if (random_u64(m, 5000 + i) % 50 == 0)
             took_s += 1;
@@ -49,8 +49,11 @@ static void test_bounds(void)
     check_int(pace_decode(&pace, 40, 0.1), 40);
     pace_learn(&pace, 16, 0, 10);
     check(pace_predict(&pace, 16, 0) > 5);
-    check_int(pace_prefill(&pace, 512, 0, 0.1), 1);
-    check_int(pace_decode(&pace, 40, 0.1), 1);
+    double empty_s = pace_predict(&pace, 0, 0);         /* far above the limit: as long again is allowed, not more */
+    uint32_t n_prefill = pace_prefill(&pace, 512, 0, 0.1), n_decode = pace_decode(&pace, 40, 0.1);
+    check(empty_s > 0.1 && n_prefill >= 1 && n_decode >= 1);
+    check(n_prefill == 1 || pace_predict(&pace, n_prefill, 0) <= 2.001 * empty_s);
+    check(n_decode == 1 || pace_predict(&pace, 0, n_decode) <= 2.001 * empty_s);
     pace = (struct pace){ 0 };
     pace_learn(&pace, 16, 0, 0.001);
     check_int(pace_prefill(&pace, 512, 0, 0.1), 64);
