@@ -35,6 +35,7 @@ struct replica {
     int32_t *tokens;                    /* [context]: prompt and answer so far of the request that comes in */
     struct logit_bias *bias;            /* of that request */
     size_t bias_room;
+    bool is_measured;                   /* a step has been, and fronts know */
     double next_progress_s, end_s;      /* end_s: INFINITY until it is told to end */
 };
 
@@ -287,6 +288,10 @@ static int step(struct replica *r)
     int err = engine_step(r->engine);
     if (err < 0 || (err = outbox_send(&r->outbox, r->server)) < 0)
         return err;
+    if (!r->is_measured && engine_predicted_us(r->engine)) {    /* from now on fronts wait for progress as long as steps take, not half a minute */
+        r->is_measured = true;
+        send_progress(r);
+    }
     end_those_that_are_done(r);
     return 0;
 }
@@ -301,7 +306,7 @@ static int loop(struct replica *r)
             return 0;
         bool is_idle = !r->first, is_due = seconds_now() >= r->next_progress_s;
         err = !is_idle ? step(r) : is_due ? engine_beat(r->engine) : 0;
-        if (!err && is_due)
+        if (!err && (is_due || (!is_idle && !r->first)))        /* what fronts know of one that is idle is so */
             send_progress(r);
     }
     return err;
