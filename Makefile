@@ -63,7 +63,7 @@ endif
 arch := $(shell $(CC) -dumpmachine | cut -d- -f1)
 sources := $(wildcard src/*/*.c)
 ifneq ($(arch),x86_64)
-sources := $(filter-out %_avx2.c %_avx512.c %_amx.c,$(sources))
+sources := $(filter-out %_avx2.c %_avxvnni.c %_avx512.c %_amx.c,$(sources))
 endif
 ifneq ($(arch),aarch64)
 sources := $(filter-out %_neon.c,$(sources))
@@ -94,6 +94,7 @@ $(B)/libstoa.so: $(filter-out $(cli_objects),$(objects))
 # vzeroupper, which gcc counts as expensive, everything after such a kernel is ten times slower.
 simd_sanitized := $(if $(SANITIZE),-Og -fexpensive-optimizations -fno-sanitize=null$(comma)alignment$(comma)pointer-overflow$(comma)object-size)
 $(B)/%_avx2.o: override CFLAGS += -mavx2 -mfma -mf16c $(simd_sanitized)
+$(B)/%_avxvnni.o: override CFLAGS += -mavx2 -mfma -mf16c -mavxvnni $(simd_sanitized)
 avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mprefer-vector-width=512
 $(B)/%_avx512.o: override CFLAGS += $(avx512) $(simd_sanitized)
 $(B)/%_amx.o: override CFLAGS += $(avx512) -mamx-tile -mamx-int8 $(simd_sanitized)

@@ -163,6 +163,8 @@ def cpu_isas():
     flags, isas = set(line.split()), ["c"]
     if {"avx2", "fma", "f16c"} <= flags:
         isas.append("avx2")
+        if "avx_vnni" in flags:
+            isas.append("avxvnni")
         if {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"} <= flags:
             isas.append("avx512")
             if {"amx_tile", "amx_int8"} <= flags:

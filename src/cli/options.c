@@ -77,7 +77,7 @@ static const struct flag flags[] = {
     { "--kv", FLAG_TEXT, AT(kv), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "T", "type of the KV cache: f16, bf16, f32 or q8_0 (f16; f32 with f32 activations)" },
     { "--chunk", FLAG_INTEGER, AT(chunk), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 1, 1 << 20, "N", "most prompt tokens of a sequence in one step (512; less in a pipeline)" },
     { "--context", FLAG_INTEGER, AT(context), OPTIONS_COMPUTE, 1, 1 << 30, "N", "most tokens of a sequence (the model's, 8192 at most)" },
-    { "--isa", FLAG_TEXT, AT(isa), OPTIONS_COMPUTE, 0, 0, "I", "c, avx2, avx512, amx or neon (the best of this CPU); the bits are the same" },
+    { "--isa", FLAG_TEXT, AT(isa), OPTIONS_COMPUTE, 0, 0, "I", "c, avx2, avxvnni, avx512, amx or neon (the best of this CPU); the bits are the same" },
     { "--without", FLAG_TEXT, AT(without), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "PASS", "leave passes out: simplify, fuse or one of its fuse_matmuls, fuse_epilogues, fuse_rows, fuse_prologues; overlap, place; the bits are the same" },
     { "--weights", FLAG_TEXT, AT(weights), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "W", "resident, or gathered: stored in parts over dp, fetched before use (resident)" },
     { "--packed-cache", FLAG_TEXT, AT(packed_cache), OPTIONS_COMPUTE, 0, 0, "DIR", "keep packed weights in files there; the next start maps them (none)" },

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define AVX_VNNI (1u << 4)                      /* of EAX of CPUID's leaf 7, part 1 */
 #define AMX_TILE_INT8 (1u << 24 | 1u << 25)     /* of EDX of CPUID's leaf 7 */
 #define ARCH_REQ_XCOMP_PERM 0x1023              /* arch_prctl: Linux saves registers of 8 KB for those who ask only */
 #define XFEATURE_XTILEDATA 18
@@ -26,6 +27,8 @@ unsigned cpu_features(void)
     bool f16c = __get_cpuid(1, &a, &b, &c, &d) && c >> 29 & 1;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c)
         features |= CPU_AVX2;
+    if (features && __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & AVX_VNNI)
+        features |= CPU_AVXVNNI;
     if (features && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
         features |= CPU_AVX512;

@@ -18,7 +18,7 @@
     { [DTYPE_F16] = kernel##_f16_##isa, [DTYPE_BF16] = kernel##_bf16_##isa, [DTYPE_F32] = kernel##_f32_##isa, \
       [DTYPE_Q8_0] = kernel##_q8_0_##isa }
 
-/* The functions of one instruction set: their names end in it; but AMX has products of int8 only, beside another set. */
+/* The functions of one instruction set: their names end in it; but AVX-VNNI and AMX have products of int8 only, beside another set. */
 #define KERNELS(isa, features) KERNELS_BESIDE(isa, isa, features)
 #define KERNELS_BESIDE(set, isa, features) \
     static const struct kernels kernels_##set = { \
@@ -46,6 +46,7 @@
 KERNELS(c, 0)
 #ifdef __x86_64__
 KERNELS(avx2, CPU_AVX2)
+KERNELS_BESIDE(avxvnni, avx2, CPU_AVX2 | CPU_AVXVNNI)
 KERNELS(avx512, CPU_AVX2 | CPU_AVX512)
 KERNELS_BESIDE(amx, avx512, CPU_AVX2 | CPU_AVX512 | CPU_AMX)
 #elif defined __aarch64__
@@ -56,6 +57,7 @@ const struct kernels *const kernels_all[] = {
     &kernels_c,
 #ifdef __x86_64__
     &kernels_avx2,
+    &kernels_avxvnni,
     &kernels_avx512,
     &kernels_amx,
 #elif defined __aarch64__

@@ -187,7 +187,7 @@ typedef void attention_merge_fn(const struct attention_args *args);
 
 /* ---- the table ---------------------------------------------------------------------------------------------------------- */
 struct kernels {
-    const char *name;                               /* "c", "avx2", "avx512", "amx"; "neon" */
+    const char *name;                               /* "c", "avx2", "avxvnni", "avx512", "amx"; "neon" */
     unsigned needs;                                 /* enum cpu_feature bits */
     probe_ops_fn *probe_int8, *probe_f32;
     probe_read_fn *probe_read;
