@@ -124,7 +124,7 @@ int main(int argc, char **argv)
     setenv("ASAN_OPTIONS", "detect_leaks=0", 0);        /* MPI's own */
     for (uint32_t n = 2; n <= MAX_RANKS; n++) {
         check_begin("%u ranks", n);
-        int n_clean = world_run_ranks(argv[0], n);
+        int n_clean = run_under_mpirun(argv[0], n);
         if (n_clean < 0)
             check_skip("mpirun.openmpi is not there");
         else

@@ -101,26 +101,11 @@ static void make_requests(const struct engine *e)
     }
 }
 
-static struct sequence *add(struct engine *e, const struct sequence_request *request)
-{
-    struct sequence *s = NULL;
-    if (!check_int(engine_add(e, &s, request), 0))
-        world_give_up(e);
-    return s;
-}
-
-static void finish(struct engine *e, const struct sequence *s)
-{
-    while (!sequence_is_done(s))
-        if (!check(world_step(e)))
-            world_give_up(e);
-}
-
 /* One request alone, to its end. */
 static enum sequence_end answer(struct engine *e, const struct sequence_request *request)
 {
-    struct sequence *s = add(e, request);
-    finish(e, s);
+    struct sequence *s = world_add(e, request);
+    world_finish(e, s);
     enum sequence_end end = sequence_end(s);
     engine_remove(e, s);
     return end;
@@ -174,7 +159,7 @@ static void test_together(struct engine *e)
     check_begin("NM-05, PL-05: all at once, with every parameter on, some computed twice: the same bits");
     for (uint32_t r = 0; r < N_REQUESTS; r++) {
         struct sequence_request request = request_of(r, &heard[r]);
-        s[r] = add(e, &request);
+        s[r] = world_add(e, &request);
     }
     while (world_step(e))
         ;
@@ -231,8 +216,8 @@ static void test_stop_ids(struct engine *e)
             n = alone[r].token[i].id == stop_ids[0] ? i : n;
         request.stop_ids = stop_ids;
         request.n_stop_ids = 2;
-        struct sequence *s = add(e, &request);
-        finish(e, s);
+        struct sequence *s = world_add(e, &request);
+        world_finish(e, s);
         check_int(sequence_end(s), SEQUENCE_STOP);
         check_int(sequence_stop_id(s), alone[r].token[n].id);
         check_int(heard.n, n);
@@ -299,7 +284,7 @@ static void test_refused(struct engine *e)
     static const struct logit_bias outside[] = { { 999999, -100 }, { -1, 5 }, { 5, NAN } };
     const int32_t bad_stop = -3;
     struct sequence_request running = request_of(0, &heard);
-    struct sequence *s = add(e, &running), *more;
+    struct sequence *s = world_add(e, &running), *more;
     check_begin("OA-11: ids and numbers out of range are refused, and who runs goes on");
     check(world_step(e));
     for (size_t i = 0; i < COUNT_OF(outside); i++) {
@@ -322,7 +307,7 @@ static void test_refused(struct engine *e)
     request = request_of(1, &other);
     request.n_top = SAMPLE_MAX_TOP + 1;
     check_int(engine_add(e, &more, &request), ERR_USAGE);
-    finish(e, s);
+    world_finish(e, s);
     check_bytes("the answer", &heard, &alone[0], sizeof heard);
     engine_remove(e, s);
 }
@@ -340,7 +325,7 @@ static void test_broken(struct engine *e)
         kept[r] = prompt[r][at];
         if (r % 3 == 0)
             prompt[r][at] = BROKEN;
-        s[r] = add(e, &request);
+        s[r] = world_add(e, &request);
         prompt[r][at] = kept[r];
     }
     while (world_step(e))

@@ -85,21 +85,6 @@ static void find_answers(const struct model_file *file, const struct world_row *
 }
 
 /* ---- helpers of what follows ---- */
-static struct sequence *add(struct engine *e, const struct sequence_request *request)
-{
-    struct sequence *s = NULL;
-    if (!check_int(engine_add(e, &s, request), 0))
-        world_give_up(e);
-    return s;
-}
-
-static void finish(struct engine *e, const struct sequence *s)
-{
-    while (!sequence_is_done(s))
-        if (!check(world_step(e)))
-            world_give_up(e);
-}
-
 /* Nothing runs, nothing waits, no block is lost. */
 static void check_idle(struct engine *e)
 {
@@ -155,7 +140,7 @@ struct stress {
 static void come(struct engine *e, struct stress *t, uint32_t i)
 {
     struct sequence_request request = request_of(t->n_begun);
-    t->s[i] = add(e, &request);
+    t->s[i] = world_add(e, &request);
     t->which[i] = t->n_begun++;
 }
 
@@ -226,8 +211,8 @@ static void test_prefixes(struct engine *e)
     for (uint32_t i = 0; i < COUNT_OF(lengths); i++) {
         struct sequence_request request = { .tokens = prompt[0], .n_tokens = lengths[i], .n_new = 8, .params = { .top_p = 1 } };
         answer_alone(lone, &request, want);
-        struct sequence *s = add(e, &request);
-        finish(e, s);
+        struct sequence *s = world_add(e, &request);
+        world_finish(e, s);
         check_answer(s, want, 8);
         check(sequence_n_cached(s) < lengths[i]);
         if (i == 1 && e->n_groups == 1)
@@ -248,8 +233,8 @@ static void test_salts(struct engine *e)
     for (uint32_t i = 0; i < COUNT_OF(salts); i++) {
         struct sequence_request request = { .tokens = prompt[1], .n_tokens = 20, .n_new = 1, .params = { .top_p = 1 },
                                             .salt = { salts[i].salt, salts[i].n } };
-        struct sequence *s = add(e, &request);
-        finish(e, s);
+        struct sequence *s = world_add(e, &request);
+        world_finish(e, s);
         if (e->n_groups == 1)
             check_int(sequence_n_cached(s), salts[i].hits ? 16 : 0);
         engine_remove(e, s);
@@ -270,10 +255,10 @@ static void test_choices(struct engine *e)
         struct sequence_request request = { .tokens = prompt[2], .n_tokens = 42, .n_new = 12,
                                             .params = { .temperature = 1, .top_p = 1, .seed = 5, .choice = i } };
         answer_alone(lone, &request, want[i]);
-        s[i] = add(e, &request);
+        s[i] = world_add(e, &request);
     }
     for (uint32_t i = 0; i < 3; i++) {
-        finish(e, s[i]);
+        world_finish(e, s[i]);
         check_answer(s[i], want[i], 12);
         if (e->n_groups == 1)
             check_int(sequence_n_cached(s[i]), i ? 41 : 0);
@@ -309,22 +294,22 @@ static void test_copy_to_come(struct engine *e)
         answer_alone(lone, &request, want[i - 1]);
     }
     request.tokens = text[0];
-    s[0] = add(e, &request);
+    s[0] = world_add(e, &request);
     for (uint32_t i = 0; i < 3; i++)
         world_step(e);
     struct sequence_request other = { .tokens = prompt[4], .n_tokens = 90, .n_new = 1, .params = { .top_p = 1 }, .client = 2 };
-    busy = add(e, &other);
+    busy = world_add(e, &other);
     request.tokens = text[1];
-    s[1] = add(e, &request);
+    s[1] = world_add(e, &request);
     world_step(e);
     check(s[1]->is_fresh && s[1]->has_copy && s[1]->n_planned == 41);
     engine_remove(e, s[0]);
     request.tokens = text[2];
     request.priority = 0;
-    s[2] = add(e, &request);
-    finish(e, s[1]);
-    finish(e, s[2]);
-    finish(e, busy);
+    s[2] = world_add(e, &request);
+    world_finish(e, s[1]);
+    world_finish(e, s[2]);
+    world_finish(e, busy);
     for (uint32_t i = 1; i < 3; i++) {
         check_answer(s[i], want[i - 1], 12);
         engine_remove(e, s[i]);
@@ -342,15 +327,15 @@ static void test_cancelled_prefill(struct engine *e)
     for (uint32_t n_steps = 0; n_steps < 8; n_steps++) {
         check_begin("KV-11: cancelled after %u steps, then asked for again", n_steps);
         empty_caches(e);
-        struct sequence *s = add(e, &request);
+        struct sequence *s = world_add(e, &request);
         for (uint32_t i = 0; i < n_steps; i++)
             world_step(e);
         engine_remove(e, s);
         for (uint32_t g = 0; g < e->n_groups; g++)
             for (uint32_t c = 0; c < e->limits.n_cache_groups; c++)
                 check_int(block_pool_available(&e->group[g].pool[c]), e->limits.cache[c].n_all);
-        s = add(e, &request);
-        finish(e, s);
+        s = world_add(e, &request);
+        world_finish(e, s);
         check(sequence_n_cached(s) <= n_steps * 24 + 16 * (e->n_groups > 1));
         check_answer(s, want, 8);
         engine_remove(e, s);
@@ -385,12 +370,12 @@ static void test_never_fits(struct engine *e)
     request.tokens = prompt[5];
     request.n_tokens = 60;
     answer_alone(lone, &request, first);
-    struct sequence *a = add(e, &request);
+    struct sequence *a = world_add(e, &request);
     request.tokens = prompt[4];
     request.n_tokens = 100;
-    struct sequence *b = add(e, &request);
-    finish(e, a);
-    finish(e, b);
+    struct sequence *b = world_add(e, &request);
+    world_finish(e, a);
+    world_finish(e, b);
     check_answer(a, first, 50);
     check_answer(b, want, 50);
     engine_remove(e, a);
@@ -403,7 +388,7 @@ static void test_never_fits(struct engine *e)
         while (block_pool_available(&e->group[g].pool[full]) > 8)
             taken[g][n_taken[g]++] = block_pool_take(&e->group[g].pool[full], &n);
     }
-    s = add(e, &request);
+    s = world_add(e, &request);
     for (uint32_t steps = 0; !sequence_is_done(s) && steps < 200; steps++)
         check(engine_step(e) >= 0);
     sequence_new_tokens(s, &n);
@@ -431,8 +416,8 @@ static void test_thrash(struct engine *e)
     for (uint32_t i = 0; i < 2; i++) {
         request.tokens = prompt[6 + i];
         engine_load(e, &before);
-        s[i] = add(e, &request);
-        finish(e, s[i]);
+        s[i] = world_add(e, &request);
+        world_finish(e, s[i]);
         engine_load(e, &after);
         steps_alone += after.steps - before.steps;
         engine_remove(e, s[i]);
@@ -441,7 +426,7 @@ static void test_thrash(struct engine *e)
     engine_load(e, &before);
     for (uint32_t i = 0; i < 2; i++) {
         request.tokens = prompt[6 + i];
-        s[i] = add(e, &request);
+        s[i] = world_add(e, &request);
     }
     while (!sequence_is_done(s[0])) {
         world_step(e);
@@ -449,7 +434,7 @@ static void test_thrash(struct engine *e)
     }
     check_int(sequence_n_preemptions(s[0]), 0);
     check(!sequence_is_done(s[1]));
-    finish(e, s[1]);
+    world_finish(e, s[1]);
     engine_load(e, &after);
     check_int(sequence_n_preemptions(s[1]), 1);
     check_int(after.preemptions - before.preemptions, 1);
@@ -468,7 +453,7 @@ static void test_pushed_out(struct engine *e)
     check_begin("who was pushed out comes back when another has ended, and before all others");
     for (uint32_t i = 0; i < 3; i++) {
         struct sequence_request request = { .tokens = prompt[6 + i], .n_tokens = 20, .n_new = 30, .params = { .top_p = 1 } };
-        s[i] = add(e, &request);
+        s[i] = world_add(e, &request);
         if (i == 1) {
             world_step(e);
             sequence_push_out(e, s[1]);
@@ -496,11 +481,11 @@ static void check_order(struct engine *e, const char *name, const struct sequenc
     check_begin("%s", name);
     for (uint32_t i = 0; i < n_busy; i++) {
         struct sequence_request request = { .tokens = prompt[8], .n_tokens = 3, .n_new = 30, .params = { .top_p = 1 }, .client = 99 };
-        busy[i] = add(e, &request);
+        busy[i] = world_add(e, &request);
     }
     world_step(e);
     for (uint32_t i = 0; i < n; i++)
-        s[i] = add(e, &requests[i]);
+        s[i] = world_add(e, &requests[i]);
     for (uint32_t steps = 0; n_in < n && steps < 1000; steps++) {
         if (steps < n_busy * 3 && steps % 3 == 0)               /* one place after the other */
             sequence_stop(busy[steps / 3]);
@@ -638,7 +623,7 @@ static void test_short_steps(struct engine *e)
     e->pace = (struct pace){ .per_s = { 0, 1, 1 }, .n_steps = 10 };
     for (uint32_t i = 0; i < 4; i++) {
         struct sequence_request request = request_of(20 + i);
-        s[i] = add(e, &request);
+        s[i] = world_add(e, &request);
     }
     while (world_step(e)) {
         const struct flight *f = &e->flight[(e->first_flight + e->n_flights - 1) % e->n_flights];
@@ -665,7 +650,7 @@ static void test_turns(struct engine *e)
     e->options.step_ms = 1;
     for (uint32_t i = 0; i < 4; i++) {
         struct sequence_request request = { .tokens = prompt[30 + i], .n_tokens = 3, .n_new = 40, .params = { .top_p = 1 } };
-        s[i] = add(e, &request);
+        s[i] = world_add(e, &request);
     }
     for (uint32_t steps = 0; steps < 60; steps++) {
         e->pace = (struct pace){ .per_s = { 0, 1, 1 }, .n_steps = 10 };

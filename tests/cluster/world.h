@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "engine/engine_impl.h"
 #include "tests/check.h"
+#include "tests/mpirun.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 struct world_row {
     const char *layout, *model;
@@ -46,6 +46,21 @@ static inline bool world_step(struct engine *e)
     return err > 0;
 }
 
+static inline struct sequence *world_add(struct engine *e, const struct sequence_request *request)
+{
+    struct sequence *s = NULL;
+    if (!check_int(engine_add(e, &s, request), 0))
+        world_give_up(e);
+    return s;
+}
+
+static inline void world_finish(struct engine *e, const struct sequence *s)
+{
+    while (!sequence_is_done(s))
+        if (!check(world_step(e)))
+            world_give_up(e);
+}
+
 static inline void world_run_rank(const struct world_test *test, const struct world_row *row, const char *folder)
 {
     char path[4096];
@@ -73,28 +88,6 @@ static inline void world_run_rank(const struct world_test *test, const struct wo
     model_file_close(file);
 }
 
-/* How many ranks ended without a failed check; -1 when there is no mpirun. */
-static inline int world_run_ranks(const char *self, uint32_t n)
-{
-    char command[1024], line[1024];
-    uint32_t n_clean = 0;
-    snprintf(command, sizeof command, "mpirun.openmpi --quiet --oversubscribe --bind-to none --allow-run-as-root "
-             "--mca oob_tcp_if_include lo --mca pml ob1 --mca btl vader,self -n %u '%s' 2>&1", n, self);
-    FILE *output = popen(command, "r");
-    if (!output)
-        return -1;
-    while (fgets(line, sizeof line, output)) {
-        n_clean += strstr(line, " passed, 0 failed, 0 skipped") != NULL;
-        if (!strstr(line, " passed, "))
-            printf("%s", line);
-    }
-    int status = pclose(output);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return -1;
-    check_int(status, 0);
-    return (int)n_clean;
-}
-
 static inline void world_launch(const struct world_test *test, size_t row, const char *self)
 {
     char number[16];
@@ -103,7 +96,7 @@ static inline void world_launch(const struct world_test *test, size_t row, const
     check_int(mesh_parse(&mesh, test->rows[row].layout), 0);
     snprintf(number, sizeof number, "%zu", row);
     setenv(WORLD_ROW, number, 1);
-    int n_clean = world_run_ranks(self, mesh_n_ranks(&mesh));
+    int n_clean = run_under_mpirun(self, mesh_n_ranks(&mesh));
     if (n_clean < 0)
         check_skip("mpirun.openmpi is not there");
     else

@@ -5,6 +5,7 @@
 #include "comm/transport.h"
 #include "comm/tree.h"
 #include "tests/check.h"
+#include "tests/mpirun.h"
 
 #include <math.h>
 #include <sched.h>
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -798,28 +798,6 @@ static int run_rank(void)
 }
 
 /* ---- the program without a launcher --------------------------------------------------------------------------------- */
-/* Runs `n` ranks; the number of ranks that closed without a failure, or -1 without mpirun. */
-static int run_under_mpirun(const char *self, int n)
-{
-    char command[1024], line[1024];
-    int n_clean = 0;
-    snprintf(command, sizeof command, "mpirun.openmpi --quiet --oversubscribe --bind-to none --allow-run-as-root "
-             "--mca oob_tcp_if_include lo --mca pml ob1 --mca btl vader,self -n %d '%s' 2>&1", n, self);
-    FILE *output = popen(command, "r");
-    if (!output)
-        return -1;
-    while (fgets(line, sizeof line, output)) {
-        n_clean += strstr(line, " passed, 0 failed, 0 skipped") != NULL;
-        if (!strstr(line, " passed, "))
-            printf("%s", line);
-    }
-    int status = pclose(output);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return -1;
-    check_int(status, 0);
-    return n_clean;
-}
-
 int main(int argc, char **argv)
 {
     static const int n_ranks[] = { 1, 2, 3, 4, 8 };
