@@ -15,7 +15,8 @@ struct launch_options {
     int n_ranks;
     const char *hosts_file;     /* --hosts, or NULL: this machine alone */
     bool chat;                  /* Ctrl-C becomes a line "\x03" on the ranks' standard input, instead of the end of the job */
-    bool drains;                /* the first SIGINT or SIGTERM becomes a line "\x03" on rank 0's standard input, the second ends the job; implies no_input */
+    bool drains;                /* the first SIGINT or SIGTERM becomes a line "\x03" on rank 0's standard input, the second ends
+                                 * the job; implies no_input */
     bool no_input;              /* the command reads no standard input: it is left to others, as in a shell's `while read` loop */
 };
 /* Runs the job to its end; no process, folder or shared-memory segment of it is left on this host when this returns.
@@ -24,8 +25,8 @@ struct launch_options {
  *   0 to 3             as the ranks ended, when the one that failed has said why (launch_explained())
  *   1                  a rank or mpirun died, or could not start: one line on standard error says so
  *   128 + a signal     SIGINT, SIGTERM, SIGHUP or SIGQUIT came, or SIGPIPE: nobody reads standard output any more
- * A SIGKILL to the command in its first milliseconds, before there is a guard, leaves an empty job's folder behind.
  * or a negative error code when nothing was started (no launcher installed, hosts file unreadable).
+ * A SIGKILL to the command in its first milliseconds, before there is a guard, leaves an empty job's folder behind.
  *
  * Open MPI's parameters go through the environment (OMPI_MCA_x), and one that the user has set wins.  A rank's standard input
  * is the command's on rank 0 and empty elsewhere; its standard output looks like a terminal to it whatever it is.

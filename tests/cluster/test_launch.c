@@ -4,6 +4,10 @@
  * A job's processes are known by a mark in their environment.  A dead job has to be gone within 2 s; the test allows five
  * times as much and prints how long it took. */
 #include "cli/launch.c"         /* the library does not hold it: it belongs to the program */
+#include "cli/launch_guard.c"
+#include "cli/launch_mpirun.c"
+#include "cli/launch_parent.c"
+#include "cli/launch_rank.c"
 #include "tests/check.h"
 
 #define MARK "STOA_TEST_MARK"
