@@ -191,12 +191,14 @@ static uint64_t start_time(pid_t pid)
     return time;
 }
 
-/* Ranks whose guard is gone or stuck. */
+/* Ranks whose guard is gone or stuck.  A number below 1 would name many processes, and a time of 0 is that of none. */
 static void kill_orphans(struct supervisor *s)
 {
-    for (size_t r = 0; r < s->n_ranks; r++)
-        if (s->ranks[r].is_here && start_time(s->ranks[r].pid) == s->ranks[r].start_time)
-            kill(s->ranks[r].pid, SIGKILL);
+    for (size_t r = 0; r < s->n_ranks; r++) {
+        const struct rank *rank = &s->ranks[r];
+        if (rank->is_here && rank->pid > 0 && rank->start_time && start_time(rank->pid) == rank->start_time)
+            kill(rank->pid, SIGKILL);
+    }
     s->tried_orphans = true;
 }
 

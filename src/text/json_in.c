@@ -103,7 +103,7 @@ static int skip_plain(struct reader *r)
     return r->at < r->end ? 0 : fail(r, "a string without an end");
 }
 
-/* Where the string may end: no escape is longer than what it stands for, so that is room enough. */
+/* Up to where the string may end: what an escape stands for is never longer than it, so that is room enough. */
 static size_t n_bytes_to_quote(const struct reader *r)
 {
     const char *at = r->at;

@@ -71,18 +71,18 @@ static int replica(int argc, char **argv)
     struct wire_server *server;
     char host[256];
     Stoa__Wire__Hello hello = STOA__WIRE__HELLO__INIT;
-    Stoa__Wire__Process process = STOA__WIRE__PROCESS__INIT, *processes[] = { &process };
+    Stoa__Wire__Process process = STOA__WIRE__PROCESS__INIT, none = STOA__WIRE__PROCESS__INIT, *processes[] = { &none, &process };
     if (!strncmp(does, "exit ", 5))
         return atoi(does + 5);
     if (!strcmp(does, "fails at first") && is_first)
         return 1;
     if (!strcmp(does, "leaves an orphan") && is_first) {
         gethostname(host, sizeof host);
-        process.host = host;
+        process.host = none.host = host;        /* the other's pid 0 would be everybody in the front's group */
         process.pid = (uint32_t)leave_orphan();
         process.start_time = start_time((pid_t)process.pid);
         hello.processes = processes;
-        hello.n_processes = 1;
+        hello.n_processes = 2;
     }
     hello.numerics = (char *)"n";
     hello.model = (char *)(strcmp(does, "another model") || epoch != 2 ? "m" : "o");
