@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/threads.h"
 #include "comm/transport.h"
 #include "comm/wait.h"
 
@@ -157,7 +158,7 @@ void comm_set_threads(struct comm *world, int n_threads)
 /* ---- point to point --------------------------------------------------------------------------------------------------- */
 int comm_send_start(struct comm *comm, struct comm_request *request, const void *bytes, size_t n_bytes, int to, int tag)
 {
-    double start = wait_now();
+    double start = seconds_now();
     assert(tag >= 0 && tag < COMM_TAGS);
     int err = wait_send(comm, request, bytes, n_bytes, to, tag);
     wait_count_wire(comm, start, comm->counters.wait_s);
@@ -166,7 +167,7 @@ int comm_send_start(struct comm *comm, struct comm_request *request, const void 
 
 int comm_wait(struct comm *comm, struct comm_request *request)
 {
-    double start = wait_now();
+    double start = seconds_now();
     size_t n_bytes;
     if (!request->handle)
         return 0;
@@ -198,7 +199,7 @@ int comm_probe(struct comm *comm, int from, int tag, bool idle, double timeout_s
 
 int comm_receive(struct comm *comm, void *bytes, size_t n_bytes, int from, int tag)
 {
-    double start = wait_now(), wait_s_before = comm->counters.wait_s;
+    double start = seconds_now(), wait_s_before = comm->counters.wait_s;
     struct comm_request request;
     size_t n_there;
     int err;

@@ -2,12 +2,13 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/threads.h"
 #include "comm/wait.h"
 
 struct exchange exchange_begin(struct comm *comm)
 {
     comm->n_sends = comm->n_arrivals = 0;
-    return (struct exchange){ .start = wait_now(), .wait_s_before = comm->counters.wait_s };
+    return (struct exchange){ .start = seconds_now(), .wait_s_before = comm->counters.wait_s };
 }
 
 void exchange_send(struct exchange *exchange, struct comm *comm, const void *bytes, size_t n_bytes, int to)
@@ -59,7 +60,7 @@ static int start_arrival(struct comm *comm, struct comm_arrival *a)
 static int start_arrivals(struct comm *comm, bool idle)
 {
     int n_started = 0, err;
-    for (double start = wait_now();; wait_pause(comm, wait_now() - start, idle)) {
+    for (double start = seconds_now();; wait_pause(comm, seconds_now() - start, idle)) {
         for (struct comm_arrival *a = comm->arrivals; a < comm->arrivals + comm->n_arrivals; a++) {
             if (a->request.handle)
                 continue;

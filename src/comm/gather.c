@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/threads.h"
 #include "comm/exchange.h"
 #include "comm/transport.h"
 #include "comm/wait.h"
@@ -124,7 +125,7 @@ static int start_flight(struct comm_gather *gather, struct flight *f, unsigned c
 int comm_gather_start(struct comm_gather *gather, void *bytes, const size_t *first)
 {
     struct flight *f = &gather->flights[gather->n_started % COMM_GATHERS];
-    double start = wait_now();
+    double start = seconds_now();
     assert(gather->n_started < gather->n_waited + COMM_GATHERS && "the oldest gather is waited for first");
     gather->n_started++;
     f->n_arrivals = f->n_sends = 0;
@@ -158,7 +159,7 @@ static int test_flight(struct comm *comm, struct flight *f)
 
 int comm_gather_test(struct comm_gather *gather)
 {
-    double start = wait_now();
+    double start = seconds_now();
     if (gather->n_waited == gather->n_started)
         return 1;
     int done = test_flight(gather->comm, &gather->flights[gather->n_waited % COMM_GATHERS]);
@@ -170,12 +171,12 @@ int comm_gather_wait(struct comm_gather *gather)
 {
     struct comm *comm = gather->comm;
     struct flight *f = &gather->flights[gather->n_waited % COMM_GATHERS];
-    double start = wait_now(), wait_s_before = comm->counters.wait_s;
+    double start = seconds_now(), wait_s_before = comm->counters.wait_s;
     int done;
 
     assert(gather->n_waited < gather->n_started && "a gather that is waited for has been started");
     while ((done = test_flight(comm, f)) == 0) {
-        double waited_s = wait_now() - start;
+        double waited_s = seconds_now() - start;
         if (!f->seen)
             comm->counters.wait_s = wait_s_before + waited_s;
         wait_pause(comm, waited_s, false);

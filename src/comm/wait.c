@@ -1,6 +1,7 @@
 #include "comm/wait.h"
 
 #include "base/base.h"
+#include "base/threads.h"
 
 #include <sched.h>
 #include <time.h>
@@ -10,13 +11,6 @@
 #define SPIN_S 2e-6
 #define YIELD_S 1e-3
 #define NAP_NS 50000
-
-double wait_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void relax(void)
 {
@@ -40,17 +34,17 @@ void wait_pause(const struct comm *comm, double waited_s, bool idle)
 int wait_done(struct comm *comm, struct comm_request *request, size_t *n_received, bool idle)
 {
     int done = comm->transport->test(comm, request, n_received);
-    for (double start = wait_now(); done == 0; done = comm->transport->test(comm, request, n_received))
-        wait_pause(comm, wait_now() - start, idle);
+    for (double start = seconds_now(); done == 0; done = comm->transport->test(comm, request, n_received))
+        wait_pause(comm, seconds_now() - start, idle);
     return MIN(done, 0);
 }
 
 int wait_seen(struct comm *comm, int from, int tag, bool idle, double timeout_s, size_t *n_bytes, int *sender)
 {
-    double start = wait_now(), waited_s = 0;
+    double start = seconds_now(), waited_s = 0;
     int seen;
     while ((seen = comm->transport->probe(comm, from, tag, n_bytes, sender)) == 0) {
-        waited_s = wait_now() - start;
+        waited_s = seconds_now() - start;
         if (timeout_s >= 0 && waited_s >= timeout_s)
             break;
         wait_pause(comm, waited_s, idle);
@@ -61,7 +55,7 @@ int wait_seen(struct comm *comm, int from, int tag, bool idle, double timeout_s,
 
 void wait_count_wire(struct comm *comm, double start, double wait_s_before)
 {
-    comm->counters.wire_s += wait_now() - start - (comm->counters.wait_s - wait_s_before);
+    comm->counters.wire_s += seconds_now() - start - (comm->counters.wait_s - wait_s_before);
 }
 
 int wait_send(struct comm *comm, struct comm_request *request, const void *bytes, size_t n_bytes, int to, int tag)

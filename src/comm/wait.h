@@ -4,7 +4,6 @@
 
 #include "comm/transport.h"
 
-double wait_now(void);                          /* seconds, of a clock that only goes forward */
 /* Between two tests of a wait that has lasted for waited_s. */
 void wait_pause(const struct comm *comm, double waited_s, bool idle);
 /* Until the request is done.  *n_received is a receive's size. */
