@@ -36,12 +36,4 @@ INLINE vec vec_from_e8m0_half(const uint8_t *from)
                                                 _mm512_slli_epi32(ints_add(e, ints_all(1)), 21)));
 }
 
-/* Four quants of x for every lane. */
-INLINE ints quants_all(const uint8_t *from)
-{
-    int v;
-    memcpy(&v, from, sizeof v);
-    return ints_all(v);
-}
-
 #endif

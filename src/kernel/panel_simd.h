@@ -67,4 +67,14 @@ INLINE vec quant_value(enum dtype type, ints quants, int i)
     return vec_from_ints(ints_sub(ints_and(ints_shift_right(quants, 8 * i), ints_all(255)), ints_all(quant_info[type].offset)));
 }
 
+/* ---- what panels are multiplied with ---- */
+
+/* Four quants of x, in every lane. */
+INLINE ints quants_all(const uint8_t *from)
+{
+    int v;
+    memcpy(&v, from, sizeof v);
+    return ints_all(v);
+}
+
 #endif
