@@ -3,9 +3,10 @@
  *   kernel_attention [ISA]
  *
  * Prints {"results": [{"isa", "cache", "case", "head_dim", "queries", "keys", "window", "softcap", "memory", "us", "gflops",
- * "gb_per_s"}, ..]}, of the best of several runs in CPU time; us is one call.  gflops counts 4 head_dim per query and key that it sees; gb_per_s counts each K and V
- * byte once.  `memory` is "near" when the calls share one cache, "far" when they walk 128 MiB of caches, as the heads and
- * layers of a decode do.  With a window a query sees its last keys only, and the tiles before them are NULL. */
+ * "gb_per_s"}, ..]}, of the best of several runs in CPU time; us is one call.  gflops counts 4 head_dim per query and key that it
+ * sees; gb_per_s counts each K and V byte once.  `memory` is "near" when the calls share one cache, "far" when they walk 128 MiB of
+ * caches, as the heads and layers of a decode do.  With a window a query sees its last keys only, and the tiles before them are
+ * NULL. */
 #include "base/base.h"
 #include "base/float_mode.h"
 #include "kernel/cpu.h"
@@ -117,8 +118,8 @@ static void bench(const struct kernels *kernels, enum dtype type, const struct b
                                    .softcap = c->softcap };
     seconds = best_seconds(kernels->attention[type], &args, tiles, n_tiles, n_caches);
     printf("%s  {\"isa\": \"%s\", \"cache\": \"%s\", \"case\": \"%s\", \"head_dim\": %u, \"queries\": %u, \"keys\": %u, "
-           "\"window\": %u, \"softcap\": %g, \"memory\": \"%s\", \"us\": %.2f, \"gflops\": %.1f, \"gb_per_s\": %.1f}", first ? "" : ",\n", kernels->name,
-           dtype_info[type].name, c->name, c->head_dim, c->n_queries, c->n_keys, c->window, (double)c->softcap,
+           "\"window\": %u, \"softcap\": %g, \"memory\": \"%s\", \"us\": %.2f, \"gflops\": %.1f, \"gb_per_s\": %.1f}", first ? "" : ",\n",
+           kernels->name, dtype_info[type].name, c->name, c->head_dim, c->n_queries, c->n_keys, c->window, (double)c->softcap,
            c->far ? "far" : "near", seconds * 1e6, flops / seconds * 1e-9, (double)cache_bytes / seconds * 1e-9);
     fflush(stdout);
     free(memory);

@@ -78,8 +78,8 @@ STOA_API void stoa_free(void *ids);
 /* Called for each new token, the end token included; false stops.  It must not call into the same model. */
 typedef bool stoa_token_fn(void *user, int32_t id);
 /* STOA_USAGE: no prompt, an id that does not exist, prompt and answer longer than the context, sampling out of range.
- * STOA_FAILED: a logit is not a number.  Continues the prompt by up to n_new tokens; ends after an end token.  sampling may be NULL: the most likely token.  What
- * the prompt has in common with the call before is not computed again. */
+ * STOA_FAILED: a logit is not a number.  Continues the prompt by up to n_new tokens; ends after an end token.  sampling may be NULL:
+ * the most likely token.  What the prompt has in common with the call before is not computed again. */
 STOA_API int stoa_generate(stoa_model *model, const int32_t *prompt, size_t n_prompt, size_t n_new, const stoa_sampling *sampling,
                            stoa_token_fn *on_token, void *user);
 /* The logits after the last token: logits[stoa_n_vocab()]. */

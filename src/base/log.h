@@ -11,7 +11,8 @@ void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same from any rank, silenced or not: what only this one can know. */
 void log_own(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_silence(bool silent);
-/* For a process that others wait for: a line is left out while the reader of standard error does not take it, and how many were is said later. */
+/* For a process that others wait for: a line is left out while the reader of standard error does not take it, and how many were is
+ * said later. */
 void log_never_waits(void);
 
 #endif

@@ -24,7 +24,8 @@ uint64_t memory_available(void)
     uint64_t limit = read_number("/sys/fs/cgroup/memory.max", "%llu"), used = read_number("/sys/fs/cgroup/memory.current", "%llu");
     uint64_t cached = read_number("/sys/fs/cgroup/memory.stat", "file %llu");       /* counts as used, and gives way */
     uint64_t system = kb == UINT64_MAX ? kb : kb * 1024;
-    uint64_t group = limit == UINT64_MAX || used == UINT64_MAX || cached == UINT64_MAX ? UINT64_MAX : limit - MIN(used - MIN(cached, used), limit);
+    bool has_group = limit != UINT64_MAX && used != UINT64_MAX && cached != UINT64_MAX;
+    uint64_t group = has_group ? limit - MIN(used - MIN(cached, used), limit) : UINT64_MAX;
     return MIN(system, group);
 }
 

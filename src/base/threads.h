@@ -32,8 +32,8 @@ void pool_serve(struct pool *pool, pool_fn *fn, void *user);
 void pool_offer(struct pool *pool);
 void pool_rest(struct pool *pool);
 
-/* By a thread that holds no piece of work and is about to take one.  Where a neighbour has been seen on its core, the thread lets it run now and
- * then: else the system takes the core away in the middle of a piece, for which all others wait. */
+/* By a thread that holds no piece of work and is about to take one.  Where a neighbour has been seen on its core, the thread lets it
+ * run now and then: else the system takes the core away in the middle of a piece, for which all others wait. */
 void pool_give_way(struct pool *pool, int thread);
 
 /* Cores that this process may use (base/cores.h). */

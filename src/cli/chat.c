@@ -116,7 +116,8 @@ static void forget_last(struct history *h)
 }
 
 /* One turn.  A prompt that the template or the context refuses is said and forgotten; the conversation goes on. */
-static int turn(struct session *s, const struct prompter *prompter, struct history *h, struct generation *g, struct reader *r, const char *line)
+static int turn(struct session *s, const struct prompter *prompter, struct history *h, struct generation *g, struct reader *r,
+                const char *line)
 {
     struct buffer answer = { 0 };
     int32_t *ids = NULL;

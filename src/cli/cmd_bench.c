@@ -145,7 +145,8 @@ static double bubble_share(const struct test *t, int n_ranks)
 
 static struct roofline roofline_of(struct session *s, const struct test *t)
 {
-    return (struct roofline){ .wall_s = t->fastest_s, .n_ranks = engine_n_ranks(s->engine), .n_threads = engine_n_threads(s->engine), .ranks = t->fastest };
+    return (struct roofline){ .wall_s = t->fastest_s, .n_ranks = engine_n_ranks(s->engine), .n_threads = engine_n_threads(s->engine),
+                              .ranks = t->fastest };
 }
 
 static void print_roofline(struct session *s, const struct bench *bench, struct buffer *out)
@@ -217,19 +218,20 @@ static void print_json(struct session *s, const struct bench *bench, int n_threa
 static void print_text(struct session *s, const struct bench *bench, int n_threads, struct buffer *out)
 {
     long n = s->options->repeat;
-    buffer_printf(out, "%s, layout %s, %d threads a rank, %s; tokens/s are min, median, max of %ld\n", s->options->model, s->layout, n_threads,
-                  engine_isa(s->engine), n);
-    buffer_printf(out, "%-8s %7s %6s %10s %10s %10s  %13s %7s\n", "test", "tokens", "batch", "min", "median", "max", "micro-batches", "bubble");
+    buffer_printf(out, "%s, layout %s, %d threads a rank, %s; tokens/s are min, median, max of %ld\n", s->options->model, s->layout,
+                  n_threads, engine_isa(s->engine), n);
+    buffer_printf(out, "%-8s %7s %6s %10s %10s %10s  %13s %7s\n", "test", "tokens", "batch", "min", "median", "max", "micro-batches",
+                  "bubble");
     for (uint32_t i = 0; i < bench->n_tests; i++) {
         const struct test *t = &bench->test[i];
-        buffer_printf(out, "%-8s %7u %6u %10.2f %10.2f %10.2f  %13u %6.1f%%\n", t->name, t->n_new ? t->n_new : t->n_prompt, t->batch, t->rate[0],
-                      t->rate[n / 2], t->rate[n - 1], t->micro_batches, 100 * bubble_share(t, engine_n_ranks(s->engine)));
+        buffer_printf(out, "%-8s %7u %6u %10.2f %10.2f %10.2f  %13u %6.1f%%\n", t->name, t->n_new ? t->n_new : t->n_prompt, t->batch,
+                      t->rate[0], t->rate[n / 2], t->rate[n - 1], t->micro_batches, 100 * bubble_share(t, engine_n_ranks(s->engine)));
     }
     for (int r = 0; r < engine_n_ranks(s->engine); r++) {
         const struct rank_counters *c = &bench->sums[r];
-        buffer_printf(out, "rank %-3u weights %llu bytes, peak %llu MB; compute %.2f s, wait %.2f s, wire %.2f s, %llu bytes sent\n", c->rank,
-                      (unsigned long long)c->weight_bytes, (unsigned long long)c->peak_bytes >> 20, c->compute_s, c->wait_s, c->wire_s,
-                      (unsigned long long)c->bytes_sent);
+        buffer_printf(out, "rank %-3u weights %llu bytes, peak %llu MB; compute %.2f s, wait %.2f s, wire %.2f s, %llu bytes sent\n",
+                      c->rank, (unsigned long long)c->weight_bytes, (unsigned long long)c->peak_bytes >> 20, c->compute_s, c->wait_s,
+                      c->wire_s, (unsigned long long)c->bytes_sent);
     }
     if (s->options->roofline)
         print_roofline(s, bench, out);
@@ -244,9 +246,10 @@ static int plan_tests(struct bench *bench, const struct options *o)
         char *end;
         long batch = strtol(at, &end, 10);
         if (end == at || batch < 1 || batch > 1024 || (*end && *end != ',') || bench->n_tests == MAX_TESTS)
-            return error_set(ERR_USAGE, "--batch %s: wanted up to %d numbers from 1 to 1024 with commas between", o->batches, MAX_TESTS - 1);
-        bench->test[bench->n_tests++] = (struct test){ .name = "decode", .n_prompt = 1, .n_new = (uint32_t)o->generate, .batch = (uint32_t)batch,
-                                                       .micro_batches = MIN(pp, DIV_UP((uint32_t)batch, dp)) };
+            return error_set(ERR_USAGE, "--batch %s: wanted up to %d numbers from 1 to 1024 with commas between", o->batches,
+                             MAX_TESTS - 1);
+        bench->test[bench->n_tests++] = (struct test){ .name = "decode", .n_prompt = 1, .n_new = (uint32_t)o->generate,
+                                                       .batch = (uint32_t)batch, .micro_batches = MIN(pp, DIV_UP((uint32_t)batch, dp)) };
         at = *end ? end + 1 : end;
     }
     return bench->n_tests ? 0 : error_set(ERR_USAGE, "--prompt 0 --generate 0: nothing is left to measure");
@@ -289,7 +292,8 @@ static int body(struct session *s, void *user)
 static int run(struct options *o, int argc, char **argv)
 {
     struct bench bench = { 0 };
-    struct session_needs needs = { .max_sequences = 1, .context = (uint32_t)MAX(o->prompt_tokens, o->generate + 1), .no_prefix_cache = true };
+    struct session_needs needs = { .max_sequences = 1, .context = (uint32_t)MAX(o->prompt_tokens, o->generate + 1),
+                                   .no_prefix_cache = true };
     int err = plan_tests(&bench, o);
     if (err < 0)
         return report_error(err);

@@ -46,7 +46,8 @@ static int run(struct options *o, int argc, char **argv)
         (err = compile_rank(&g, file, &compile, (uint32_t)o->rank, last)) == 0)
         err = o->layer == LAYER_ANY || graph_has_layer(g, (int)o->layer)
                   ? print(g, o->format, (int)o->layer)
-                  : error_set(ERR_USAGE, "--layer %ld: rank %ld has no node of it; the model has %u layers", o->layer, o->rank, g->n_layers);
+                  : error_set(ERR_USAGE, "--layer %ld: rank %ld has no node of it; the model has %u layers", o->layer, o->rank,
+                              g->n_layers);
     graph_close(g);
     model_file_close(file);
     return err < 0 ? report_error(err) : 0;

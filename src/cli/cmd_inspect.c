@@ -69,8 +69,9 @@ static void list_text(struct buffer *out, const struct model_file *file, const s
             buffer_printf(out, "%s%llu", d ? " x " : " ", (unsigned long long)t->dims[d]);
         buffer_add_text(out, "\n");
     }
-    buffer_printf(out, "\narchitecture %s, %u layers, %llu parameters, vocabulary of %u, made for %u tokens of context, %zu bytes\n", info->architecture,
-                  info->n_layers, (unsigned long long)info->n_parameters, info->n_vocab, info->n_context, model_file_bytes(file));
+    buffer_printf(out, "\narchitecture %s, %u layers, %llu parameters, vocabulary of %u, made for %u tokens of context, %zu bytes\n",
+                  info->architecture, info->n_layers, (unsigned long long)info->n_parameters, info->n_vocab, info->n_context,
+                  model_file_bytes(file));
 }
 
 static int run(struct options *o, int argc, char **argv)

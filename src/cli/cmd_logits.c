@@ -257,8 +257,9 @@ static int body(struct session *s, void *user)
     l.position = calloc(n, sizeof *l.position);
     l.hash = XXH3_createState();
     if (!l.position || !l.hash || n > engine_context(s->engine)) {
-        err = n > engine_context(s->engine) ? error_set(ERR_USAGE, "%zu tokens are more than the context of %u", n, engine_context(s->engine))
-                                            : error_set(ERR_NO_MEMORY, "out of memory for the logits");
+        uint32_t context = engine_context(s->engine);
+        err = n > context ? error_set(ERR_USAGE, "%zu tokens are more than the context of %u", n, context)
+                          : error_set(ERR_NO_MEMORY, "out of memory for the logits");
         goto done;
     }
     XXH3_128bits_reset(l.hash);

@@ -226,8 +226,8 @@ static void print_json(const struct perplexity *p, struct buffer *out)
 
 static void print_text(const struct perplexity *p, struct buffer *out)
 {
-    buffer_printf(out, "perplexity %.4f; mean loss %.5f +- %.5f over %llu tokens in %u windows\n", exp(mean_of(&p->loss)), mean_of(&p->loss),
-                  standard_error(&p->loss), (unsigned long long)p->loss.n, p->n_windows);
+    buffer_printf(out, "perplexity %.4f; mean loss %.5f +- %.5f over %llu tokens in %u windows\n", exp(mean_of(&p->loss)),
+                  mean_of(&p->loss), standard_error(&p->loss), (unsigned long long)p->loss.n, p->n_windows);
     if (p->divergence.n)
         buffer_printf(out, "divergence %.6f +- %.6f, at most %.4f; the same likeliest token at %.2f %%\n", mean_of(&p->divergence),
                       standard_error(&p->divergence), p->divergence.max, 100 * (double)p->n_same / (double)p->loss.n);

@@ -44,7 +44,8 @@ static void warn_of_loss(const struct recipe *r)
 {
     size_t n = 0;
     for (size_t i = 0; i < r->n; i++)
-        n += dtype_info[r->item[i].from->type].block > 1 && dtype_info[r->item[i].type].block > 1 && r->item[i].type != r->item[i].from->type;
+        n += dtype_info[r->item[i].from->type].block > 1 && dtype_info[r->item[i].type].block > 1 &&
+            r->item[i].type != r->item[i].from->type;
     if (n)
         log_warning("%zu tensors are quantized already, and lose a second time; a file with F32, F16 or BF16 gives a better one", n);
 }

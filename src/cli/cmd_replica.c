@@ -14,7 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define STEP_MS 100                     /* so that whoever watches can tell a slow replica from a dead one, and nobody waits long for his turn */
+#define STEP_MS 100             /* so that whoever watches can tell a slow replica from a dead one, and nobody waits long for his turn */
 
 /* A signal becomes a byte in a pipe, the next one ends the process as it would have. */
 static int signal_pipe[2] = { -1, -1 };

@@ -93,8 +93,8 @@ static void print_summary(struct session *s, const struct generation *g, const s
     fprintf(stderr, "\nlayout %s; weights per rank:", s->layout);
     for (int r = 0; r < engine_n_ranks(s->engine); r++)
         fprintf(stderr, "%s %llu", r ? "," : "", (unsigned long long)ranks[r].weight_bytes);
-    fprintf(stderr, " bytes; %u prompt tokens, first token after %.3f s, %u tokens at %.1f tokens/s\n", g->n_prompt, g->first_token_s, g->n_tokens,
-            tokens_per_s(g));
+    fprintf(stderr, " bytes; %u prompt tokens, first token after %.3f s, %u tokens at %.1f tokens/s\n", g->n_prompt, g->first_token_s,
+            g->n_tokens, tokens_per_s(g));
 }
 
 static int report(struct session *s, const struct generation *g)

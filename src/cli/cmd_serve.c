@@ -39,10 +39,10 @@ static int serve(const struct options *o, struct session *s, const char *const *
     }
     struct front_options front = {
         .host = o->host, .port = (uint16_t)o->port, .replica = replica, .api_key_file = o->api_key_file, .metrics_key = o->metrics_key,
-        .cors_origin = o->cors_origin, .max_queue = (uint32_t)o->max_queue, .keep_alive_s = (int)o->keep_alive, .drain_s = (int)o->drain_timeout,
-        .n_workers = N_WORKERS,
-        .model = { .tokenizer = s->tokenizer, .template = prompter.template, .bos = text_of(&prompter.bos), .eos = text_of(&prompter.eos), .name = name,
-                   .created_s = (int64_t)time(NULL), .strict = o->strict },
+        .cors_origin = o->cors_origin, .max_queue = (uint32_t)o->max_queue, .keep_alive_s = (int)o->keep_alive,
+        .drain_s = (int)o->drain_timeout, .n_workers = N_WORKERS,
+        .model = { .tokenizer = s->tokenizer, .template = prompter.template, .bos = text_of(&prompter.bos), .eos = text_of(&prompter.eos),
+                   .name = name, .created_s = (int64_t)time(NULL), .strict = o->strict },
     };
     code = front_run(&front);
     prompter_release(&prompter);

@@ -63,9 +63,9 @@ static int run(struct options *o, int argc, char **argv)
     size_t n = 0;
     int err;
     (void)argc, (void)argv;
-    if ((err = model_file_open(&file, o->model)) == 0 && (err = tokenizer_open(&tokenizer, file)) == 0 && (err = read_text(&text, o)) == 0 &&
-        (err = tokenizer_encode(tokenizer, text.bytes ? text.bytes : "", text.size, TOKENIZE_BEGIN | TOKENIZE_SPECIAL | TOKENIZE_END,
-                                &ids, &n)) == 0) {
+    if ((err = model_file_open(&file, o->model)) == 0 && (err = tokenizer_open(&tokenizer, file)) == 0 &&
+        (err = read_text(&text, o)) == 0 && (err = tokenizer_encode(tokenizer, text.bytes ? text.bytes : "", text.size,
+                                                                    TOKENIZE_BEGIN | TOKENIZE_SPECIAL | TOKENIZE_END, &ids, &n)) == 0) {
         print_ids(&out, tokenizer, ids, n, o->json);
         err = print_buffer(&out);
     }

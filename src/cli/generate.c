@@ -13,19 +13,22 @@ static int start(struct session *s, struct generation *g, const int32_t *prompt,
     const struct options *o = s->options;
     uint32_t context = engine_context(s->engine);
     if (n_prompt >= context)
-        return error_set(ERR_USAGE, "the prompt has %zu tokens; with one to generate that is more than the context of %u", n_prompt, context);
+        return error_set(ERR_USAGE, "the prompt has %zu tokens; with one to generate that is more than the context of %u", n_prompt,
+                         context);
     struct sequence_request request = {
         .tokens = prompt, .n_tokens = (uint32_t)n_prompt, .n_new = MIN((uint32_t)o->n_new, context - (uint32_t)n_prompt),
         .params = { .temperature = (float)o->temperature, .top_p = (float)o->top_p, .min_p = (float)o->min_p, .top_k = (uint32_t)o->top_k,
                     .seed = o->seed },
-        .penalties = { .repetition = (float)o->repeat_penalty, .frequency = (float)o->frequency_penalty, .presence = (float)o->presence_penalty },
+        .penalties = { .repetition = (float)o->repeat_penalty, .frequency = (float)o->frequency_penalty,
+                       .presence = (float)o->presence_penalty },
     };
     g->n_prompt = (uint32_t)n_prompt;
     return g->sequence ? engine_continue(s->engine, g->sequence, &request) : engine_add(s->engine, &g->sequence, &request);
 }
 
 /* Appends the token's text and hands over what has become whole; false when the answer ends here. */
-static bool take_token(struct session *s, struct generation *g, int32_t id, struct utf8_stream *stream, generate_piece_fn *piece, void *user)
+static bool take_token(struct session *s, struct generation *g, int32_t id, struct utf8_stream *stream, generate_piece_fn *piece,
+                       void *user)
 {
     size_t n_bytes, before = g->text->size;
     if (tokenizer_is_end(s->tokenizer, id) && !s->options->ignore_eos) {

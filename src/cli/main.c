@@ -12,7 +12,8 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-    &command_run, &command_logits, &command_bench, &command_inspect, &command_graph, &command_tokenize, &command_quantize, &command_perplexity,
+    &command_run, &command_logits, &command_bench, &command_inspect, &command_graph, &command_tokenize, &command_quantize,
+    &command_perplexity,
 #ifdef HAVE_WIRE
     &command_serve, &command_replica,
 #endif

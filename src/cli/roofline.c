@@ -66,8 +66,8 @@ void roofline_print_peaks(struct buffer *out, const struct rank_counters *ranks,
 {
     for (int r = 0; r < n_ranks; r++) {
         const struct peaks *p = &ranks[r].peaks;
-        buffer_printf(out, "rank %-3u peaks: reads %.1f GB/s (%zu MB), %.1f Gop/s in int8, %.1f Gop/s in f32\n", ranks[r].rank, p->read_bytes_s * 1e-9,
-                      p->buffer_bytes >> 20, p->int8_ops_s * 1e-9, p->f32_ops_s * 1e-9);
+        buffer_printf(out, "rank %-3u peaks: reads %.1f GB/s (%zu MB), %.1f Gop/s in int8, %.1f Gop/s in f32\n", ranks[r].rank,
+                      p->read_bytes_s * 1e-9, p->buffer_bytes >> 20, p->int8_ops_s * 1e-9, p->f32_ops_s * 1e-9);
     }
 }
 

@@ -53,8 +53,8 @@ static int resolve(struct mesh *mesh, const uint32_t sizes[N_AXES + 1], const ch
     if (size[AXIS_CP] > 1)
         return error_set(ERR_USAGE, "layout \"%s\": this version runs dp, pp, tp, ep and sp; cp is not there yet", layout);
     if (size[AXIS_EP] % tp || size[AXIS_DP] % (size[AXIS_EP] / tp))
-        return error_set(ERR_USAGE, "layout \"%s\": experts are spread over the ranks of tp, or over those of several groups of dp: ep must be a "
-                         "multiple of tp=%u, and dp=%u a multiple of ep / tp", layout, tp, size[AXIS_DP]);
+        return error_set(ERR_USAGE, "layout \"%s\": experts are spread over the ranks of tp, or over those of several groups of dp: "
+                         "ep must be a multiple of tp=%u, and dp=%u a multiple of ep / tp", layout, tp, size[AXIS_DP]);
     if (sp > 1 && sp != tp)
         return error_set(ERR_USAGE, "layout \"%s\": sp splits rows among the ranks of tp: it is 1 (never) or tp=%u (always)", layout, tp);
     if ((uint64_t)size[AXIS_DP] * size[AXIS_PP] * tp > MESH_MAX_RANKS)
@@ -83,7 +83,8 @@ static int parse_list(uint32_t *list, uint32_t n, uint32_t min, const char *text
         char *end;
         long value = *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
         if (value < (long)min || value > 65535 || *end != (i + 1 < n ? ',' : 0))
-            return error_set(ERR_USAGE, "%s %s: wanted %u numbers of at least %u with commas between, one for each rank along %s", flag, text, n, min, axis_name[axis]);
+            return error_set(ERR_USAGE, "%s %s: wanted %u numbers of at least %u with commas between, one for each rank along %s", flag,
+                             text, n, min, axis_name[axis]);
         list[i] = (uint32_t)value;
         at = end + 1;
     }

@@ -83,8 +83,8 @@ int label_check(const struct label_info *label, const char *name, const char *ax
                          axis, n, name, n_groups, axis, n_groups);
     for (uint32_t i = 0; weight && !label->n_groups && i < n; i++)
         if ((uint64_t)weight[i] * n_groups % all)
-            return error_set(ERR_USAGE, "--shares: rank %u of %s would get %u/%llu of %s, which is no whole number of %u groups; --groups asks for more", i, axis,
-                             weight[i], (unsigned long long)all, name, n_groups);
+            return error_set(ERR_USAGE, "--shares: rank %u of %s would get %u/%llu of %s, which is no whole number of %u groups; "
+                             "--groups asks for more", i, axis, weight[i], (unsigned long long)all, name, n_groups);
     return 0;
 }
 
@@ -125,8 +125,8 @@ void label_rank_tree(struct tree *tree, const struct label_info *label, const ui
 
 /* Walks the node over groups [lo, hi).  One that lies within one rank is a part.  Returns how many subtrees it left on the stack;
  * as in walk(), two are joined only when the node lies within what all these ranks hold. */
-static uint32_t walk_joined(struct joined_tree *joined, const struct label_info *label, uint32_t lo, uint32_t hi, const struct range *groups,
-                            uint32_t n_ranks)
+static uint32_t walk_joined(struct joined_tree *joined, const struct label_info *label, uint32_t lo, uint32_t hi,
+                            const struct range *groups, uint32_t n_ranks)
 {
     struct range all = { groups[0].begin, groups[n_ranks - 1].end };
     if (hi <= all.begin || lo >= all.end)
@@ -151,7 +151,8 @@ static uint32_t walk_joined(struct joined_tree *joined, const struct label_info 
     return n;
 }
 
-void label_join(struct joined_tree *joined, const struct label_info *label, const uint32_t *weight, uint32_t n, uint32_t first, uint32_t last)
+void label_join(struct joined_tree *joined, const struct label_info *label, const uint32_t *weight, uint32_t n, uint32_t first,
+                uint32_t last)
 {
     struct range groups[MESH_MAX_RANKS];
     joined->n_parts = 0;

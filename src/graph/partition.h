@@ -8,7 +8,8 @@
  * The canonical tree is a complete binary tree over the G groups; an empty group is absent, and a node with one child
  * is that child.  Every sum over the dim is added in that tree, on one rank too, so the bits do not depend on the cut.
  * A rank sends its maximal subtrees.  Who asks for more groups than the rule gives can deal finer shares; then the tree is another,
- * and answers are equal within tolerance to those of the rule's tree, bit for bit to those of the same number of groups.  (docs/architecture.md, "One answer".) */
+ * and answers are equal within tolerance to those of the rule's tree, bit for bit to those of the same number of groups.
+ * (docs/architecture.md, "One answer".) */
 #ifndef STOA_GRAPH_PARTITION_H
 #define STOA_GRAPH_PARTITION_H
 
@@ -66,7 +67,8 @@ struct joined_tree {
     uint8_t n_merges[MAX_GROUPS];
 };
 /* Of ranks first .. last - 1 among n.  All n of them give one root. */
-void label_join(struct joined_tree *joined, const struct label_info *label, const uint32_t *weight, uint32_t n, uint32_t first, uint32_t last);
+void label_join(struct joined_tree *joined, const struct label_info *label, const uint32_t *weight, uint32_t n, uint32_t first,
+                uint32_t last);
 
 /* The tree of what rank `at` of `n` holds. */
 void label_rank_tree(struct tree *tree, const struct label_info *label, const uint32_t *weight, uint32_t n, uint32_t at);

@@ -16,7 +16,7 @@
 /* ---- matmuls ---- */
 static bool can_join(const struct node *a, const struct node *b)
 {
-    bool same = (a->op == OP_matmul && b->op == OP_matmul) || (a->op == OP_expert_matmul && b->op == OP_expert_matmul && a->in[1] == b->in[1]);
+    bool same = a->op == b->op && (a->op == OP_matmul || (a->op == OP_expert_matmul && a->in[1] == b->in[1]));
     return same && a->in[0] == b->in[0] && a->layer == b->layer && !a->attr.sum_label && !b->attr.sum_label &&
            a->n_out + b->n_out <= NODE_MAX_OUTPUTS;
 }
@@ -51,7 +51,8 @@ static struct node *grow_chain(struct node *chain, struct node *n, const uint32_
 {
     struct node *last = n;
     struct node trial = { .op = OP_row_chain };
-    for (struct node *m = n; m && op_info[m->op].kind == KIND_ROWS && nodes_share_rows(m, n) && trial.n_steps < NODE_MAX_STEPS; m = m->next) {
+    for (struct node *m = n; m && op_info[m->op].kind == KIND_ROWS && nodes_share_rows(m, n) &&
+         trial.n_steps < NODE_MAX_STEPS; m = m->next) {
         if (reads_other_rows(m) && node_makes(&trial, m->in[0]))
             break;
         trial.step[trial.n_steps++] = m;

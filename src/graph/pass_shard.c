@@ -109,8 +109,9 @@ struct tensor *shard_weight(struct shard *s, const struct tensor *w)
     bool experts = from->use == WEIGHT_EXPERTS;
     struct range rows = slice_of(s, &dim[0]), columns = slice_of(s, &dim[1]), held = experts ? slice_of(s, &w->dim[0]) : from->experts;
     struct dim local_rows = sliced(dim[0], rows), local_columns = sliced(dim[1], columns);
-    struct tensor *t = experts ? graph_expert_weight(s->to, w->name, from->per_expert, w->type, sliced(w->dim[0], held), local_rows, local_columns)
-                               : graph_weight(s->to, w->name, w->type, from->use, local_rows, local_columns);
+    struct tensor *t = !experts ? graph_weight(s->to, w->name, w->type, from->use, local_rows, local_columns)
+                                : graph_expert_weight(s->to, w->name, from->per_expert, w->type, sliced(w->dim[0], held), local_rows,
+                                                      local_columns);
     if (!t)
         return NULL;
     t->weight->n_rows = from->n_rows;

@@ -28,7 +28,8 @@ int shard_dispatch(struct shard *s, const struct node *n)
         return ERR_NO_MEMORY;
     uint32_t first = mesh_coordinate(s->mesh, s->rank, AXIS_TP) * island;
     for (uint32_t i = 0; i < island; i++)
-        experts[i] = label_range(s->from->labels, LABEL_EXPERTS, s->mesh->n_shares ? s->expert_share : NULL, s->mesh->size[AXIS_EP], first + i);
+        experts[i] = label_range(s->from->labels, LABEL_EXPERTS, s->mesh->n_shares ? s->expert_share : NULL, s->mesh->size[AXIS_EP],
+                                 first + i);
     attr.axis = AXIS_EP;
     attr.n_ranks = island;
     attr.experts_of = experts;

@@ -82,7 +82,8 @@ int kernels_find(const struct kernels **out, const char *name)
     struct buffer names = { 0 };
     for (size_t i = 0; i < n_kernels; i++)
         buffer_printf(&names, "%s%s", i ? ", " : "", kernels_all[i]->name);
-    int err = error_set(ERR_USAGE, "no kernels for an instruction set %s in this program: there are %s", name, names.bytes ? names.bytes : "others");
+    int err = error_set(ERR_USAGE, "no kernels for an instruction set %s in this program: there are %s", name,
+                        names.bytes ? names.bytes : "others");
     buffer_release(&names);
     return err;
 }

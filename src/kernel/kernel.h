@@ -68,7 +68,8 @@ typedef uint64_t probe_read_fn(const void *from, size_t n_bytes);
 
 struct sum_tree {
     uint32_t n_groups, n_parts;
-    uint32_t end[TREE_MAX_GROUPS];          /* in elements of K; a multiple of the block of weights, and of 32 where activations are in blocks */
+    uint32_t end[TREE_MAX_GROUPS];      /* in elements of K; a multiple of the block of weights, and of 32 where activations are in
+                                         * blocks */
     uint8_t n_merges[TREE_MAX_GROUPS];
 };
 

@@ -45,8 +45,8 @@ typedef void matmul_tile_fn(const struct tile *tile, uint32_t n_rows);
 void matmul_walk(const struct matmul_args *args, enum dtype type, uint32_t max_rows, uint32_t max_panels,
                  matmul_tile_fn *run);
 
-/* The matrix products of all types, from the file's TILE_ROWS, PLAIN_ROWS (types not in blocks), TILE_PANELS and tile_run(type, int8, tile, n_rows).  The
- * constants type and int8 make each of them a kernel of its own. */
+/* The matrix products of all types, from the file's TILE_ROWS, PLAIN_ROWS (types not in blocks), TILE_PANELS and
+ * tile_run(type, int8, tile, n_rows).  The constants type and int8 make each of them a kernel of its own. */
 #define DEFINE_MATMUL(mode, int8, type, TYPE, isa) \
     static void tile_##mode##_##type(const struct tile *tile, uint32_t n_rows) \
     { \

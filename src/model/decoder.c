@@ -101,7 +101,8 @@ static bool factors_are_good(const struct model_tensor *t)
     return true;
 }
 
-struct tensor *decoder_angles(struct graph *g, const struct decoder *d, struct tensor *positions, const struct rope_scaling *rope, bool factors)
+struct tensor *decoder_angles(struct graph *g, const struct decoder *d, struct tensor *positions, const struct rope_scaling *rope,
+                              bool factors)
 {
     struct node_attr attr = { .n_rotated = d->n_rotated, .rope = *rope };
     struct tensor *divisors = NULL;
@@ -121,13 +122,14 @@ struct tensor *decoder_embed(struct graph *g, const struct decoder *d, struct te
     return graph_embed(g, tokens, model_weight(g, d->file, WEIGHT_LOOKUP, DIM(d->n_vocab), DIM(d->n_embd), "token_embd.weight"));
 }
 
-static struct tensor *layer_vector(struct graph *g, const struct decoder *d, uint32_t layer, const char *name, const char *kind, struct dim dim)
+static struct tensor *layer_vector(struct graph *g, const struct decoder *d, uint32_t layer, const char *name, const char *kind,
+                                   struct dim dim)
 {
     return model_weight(g, d->file, WEIGHT_VECTOR, DIM(1), dim, "blk.%u.%s.%s", layer, name, kind);
 }
 
-static struct tensor *layer_matmul(struct graph *g, const struct decoder *d, uint32_t layer, const char *name, struct tensor *x, struct dim rows,
-                                   struct dim columns)
+static struct tensor *layer_matmul(struct graph *g, const struct decoder *d, uint32_t layer, const char *name, struct tensor *x,
+                                   struct dim rows, struct dim columns)
 {
     return graph_matmul(g, x, model_weight(g, d->file, WEIGHT_MATMUL, rows, columns, "blk.%u.%s.weight", layer, name));
 }
@@ -138,26 +140,29 @@ struct tensor *decoder_norm(struct graph *g, const struct decoder *d, uint32_t l
 }
 
 /* Query, key or value, with its bias where the family has one. */
-static struct tensor *projection(struct graph *g, const struct decoder *d, uint32_t layer, const char *name, struct tensor *h, struct dim rows)
+static struct tensor *projection(struct graph *g, const struct decoder *d, uint32_t layer, const char *name, struct tensor *h,
+                                 struct dim rows)
 {
     struct tensor *y = layer_matmul(g, d, layer, name, h, rows, DIM(d->n_embd));
     return y && d->has_qkv_bias ? graph_add_bias(g, y, layer_vector(g, d, layer, name, "bias", rows)) : y;
 }
 
-static struct tensor *rotated(struct graph *g, const struct decoder *d, uint32_t layer, const char *norm, struct tensor *x, struct tensor *angles,
-                              const struct node_attr *attr)
+static struct tensor *rotated(struct graph *g, const struct decoder *d, uint32_t layer, const char *norm, struct tensor *x,
+                              struct tensor *angles, const struct node_attr *attr)
 {
     if (x && d->has_head_norms)
         x = graph_head_norm(g, x, layer_vector(g, d, layer, norm, "weight", DIM(d->head_dim)), d->head_dim, d->eps);
     return graph_rope(g, x, angles, attr);
 }
 
-struct tensor *decoder_attention(struct graph *g, const struct decoder *d, uint32_t layer, struct tensor *h, struct tensor *angles, uint32_t window)
+struct tensor *decoder_attention(struct graph *g, const struct decoder *d, uint32_t layer, struct tensor *h, struct tensor *angles,
+                                 uint32_t window)
 {
     struct dim heads = DIM_OF(d->n_heads, LABEL_HEADS, d->head_dim), kv_heads = DIM_OF(d->n_kv_heads, LABEL_KV_HEADS, d->head_dim);
     struct node_attr attr = {
         .head_dim = d->head_dim, .n_rotated = d->n_rotated, .interleaved = d->interleaved, .scale = d->attention_scale,
-        .softcap = d->attention_softcap, .heads_per_kv = d->n_heads / d->n_kv_heads, .cache_group = graph_cache_group(g, window, d->head_dim),
+        .softcap = d->attention_softcap, .heads_per_kv = d->n_heads / d->n_kv_heads,
+        .cache_group = graph_cache_group(g, window, d->head_dim),
     };
     if (attr.cache_group == GRAPH_MAX_CACHE_GROUPS)
         return NULL;

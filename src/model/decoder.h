@@ -30,12 +30,14 @@ struct decoder_inputs {
 };
 struct decoder_inputs decoder_begin(struct graph *g, const struct decoder *d);
 /* The angles of every position, for these frequencies; with the file's rope_freqs tensor where it has one and `factors` is set. */
-struct tensor *decoder_angles(struct graph *g, const struct decoder *d, struct tensor *positions, const struct rope_scaling *rope, bool factors);
+struct tensor *decoder_angles(struct graph *g, const struct decoder *d, struct tensor *positions, const struct rope_scaling *rope,
+                              bool factors);
 struct tensor *decoder_embed(struct graph *g, const struct decoder *d, struct tensor *tokens);
 /* RMS norm with the layer's vector "blk.I.NAME.weight". */
 struct tensor *decoder_norm(struct graph *g, const struct decoder *d, uint32_t layer, const char *name, struct tensor *x);
 /* window: positions that a query sees, its own included; 0: all. */
-struct tensor *decoder_attention(struct graph *g, const struct decoder *d, uint32_t layer, struct tensor *h, struct tensor *angles, uint32_t window);
+struct tensor *decoder_attention(struct graph *g, const struct decoder *d, uint32_t layer, struct tensor *h, struct tensor *angles,
+                                 uint32_t window);
 /* Experts in a layer that has a router, else one feed-forward. */
 struct tensor *decoder_feed_forward(struct graph *g, const struct decoder *d, uint32_t layer, struct tensor *h);
 /* The last norm and the head, for the rows that are wanted; gives the logits, which are not an output yet. */

@@ -28,7 +28,8 @@ static int read_pattern(struct gemma3 *m, const struct model_file *file)
     int err = model_u32(file, "attention.sliding_window", 0, 1u << 30, &m->window);
     m->pattern = 6;
     if (err == 0 && model_i32s(file, "attention.sliding_window_pattern", &m->is_local, &n))
-        return n == m->d.n_layers ? 0 : error_set(ERR_BAD_FILE, "attention.sliding_window_pattern: wanted one for each of %u layers, found %zu", m->d.n_layers, n);
+        return n == m->d.n_layers ? 0 : error_set(ERR_BAD_FILE, "attention.sliding_window_pattern: wanted one for each of %u layers, "
+                                                  "found %zu", m->d.n_layers, n);
     return err < 0 ? err : model_optional_u32(file, "attention.sliding_window_pattern", 1, 1024, &m->pattern);
 }
 

@@ -113,7 +113,8 @@ static bool type_fits(enum weight_use use, enum dtype type)
 }
 
 /* The tensor under a name, if it is of a type that serves and has these dims, the contiguous one first; else NULL. */
-static const struct model_tensor *find_tensor(const struct model_file *file, const char *name, enum weight_use use, const uint64_t *dims, uint32_t n_dims)
+static const struct model_tensor *find_tensor(const struct model_file *file, const char *name, enum weight_use use, const uint64_t *dims,
+                                              uint32_t n_dims)
 {
     const struct model_tensor *t = model_file_tensor(file, name);
     if (!t) {
@@ -126,8 +127,8 @@ static const struct model_tensor *find_tensor(const struct model_file *file, con
     }
     if (t->dims[0] != dims[0] || t->dims[1] != dims[1] || t->dims[2] != dims[2] || t->n_dims != n_dims) {
         error_set(ERR_BAD_FILE, "tensor %s: dims are %llu x %llu x %llu, the hyperparameters give %llu x %llu x %llu", name,
-                  (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], (unsigned long long)t->dims[2], (unsigned long long)dims[0],
-                  (unsigned long long)dims[1], (unsigned long long)dims[2]);
+                  (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], (unsigned long long)t->dims[2],
+                  (unsigned long long)dims[0], (unsigned long long)dims[1], (unsigned long long)dims[2]);
         return NULL;
     }
     return t;
@@ -141,13 +142,14 @@ struct tensor *model_weight(struct graph *g, const struct model_file *file, enum
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    const struct model_tensor *t = find_tensor(file, name, use, (const uint64_t[]){ columns.add, rows.add, 1 }, use == WEIGHT_VECTOR ? 1 : 2);
+    const struct model_tensor *t = find_tensor(file, name, use, (const uint64_t[]){ columns.add, rows.add, 1 },
+                                               use == WEIGHT_VECTOR ? 1 : 2);
     return t ? graph_weight(g, name, t->type, use, rows, columns) : NULL;
 }
 
 /* Older files have a tensor for each expert. */
-static struct tensor *expert_by_expert(struct graph *g, const struct model_file *file, struct dim experts, struct dim rows, struct dim columns,
-                                       const char *format)
+static struct tensor *expert_by_expert(struct graph *g, const struct model_file *file, struct dim experts, struct dim rows,
+                                       struct dim columns, const char *format)
 {
     enum dtype type = DTYPE_F32;
     for (uint32_t e = 0; e < experts.add; e++) {
@@ -244,7 +246,8 @@ static int check_unused(struct graph *g, const struct model_file *file, const st
         size_t n = strlen(name);
         without_expert(any_expert, sizeof any_expert, name);
         pattern = any_expert;
-        if (bsearch(&name, used.name, used.n, sizeof *used.name, compare_names) || bsearch(&pattern, used.name, used.n, sizeof *used.name, compare_names))
+        if (bsearch(&name, used.name, used.n, sizeof *used.name, compare_names) ||
+            bsearch(&pattern, used.name, used.n, sizeof *used.name, compare_names))
             continue;
         if (n > 5 && !strcmp(name + n - 5, ".bias"))
             err = error_set(ERR_BAD_FILE, "tensor %s: this family has no biases", name);

@@ -27,7 +27,8 @@ static int read_factor(struct rope_scaling *rope, const struct model_file *file)
 {
     float factor = 1;
     int err;
-    if ((err = model_optional_f32(file, "rope.scale_linear", &factor)) < 0 || (err = model_optional_f32(file, "rope.scaling.factor", &factor)) < 0)
+    if ((err = model_optional_f32(file, "rope.scale_linear", &factor)) < 0 ||
+        (err = model_optional_f32(file, "rope.scaling.factor", &factor)) < 0)
         return err;
     if (factor == 0)
         factor = 1;
@@ -75,7 +76,8 @@ int rope_read(struct rope_scaling *rope, const struct model_file *file, float ba
 {
     int err;
     *rope = (struct rope_scaling){ .base = base, .magnitude = 1 };
-    if ((err = rope_read_base(&rope->base, file, "rope.freq_base")) < 0 || (err = read_kind(rope, file)) < 0 || (err = read_factor(rope, file)) < 0)
+    if ((err = rope_read_base(&rope->base, file, "rope.freq_base")) < 0 || (err = read_kind(rope, file)) < 0 ||
+        (err = read_factor(rope, file)) < 0)
         return err;
     return rope->kind == ROPE_YARN ? read_yarn(rope, file) : 0;
 }

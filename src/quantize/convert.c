@@ -88,8 +88,8 @@ static int say_bad_row(struct convert *c, size_t first_row)
     const size_t column = find_bad(c->row, n, type);
     const float value = c->row[column];
     if (!isfinite(value))
-        return error_set(ERR_BAD_FILE, "%s: tensor %s: row %zu, column %zu is %s", model_file_path(c->recipe->file), t->name, first_row + row, column,
-                         isnan(value) ? "not a number" : "infinite");
+        return error_set(ERR_BAD_FILE, "%s: tensor %s: row %zu, column %zu is %s", model_file_path(c->recipe->file), t->name,
+                         first_row + row, column, isnan(value) ? "not a number" : "infinite");
     return error_set(ERR_BAD_FILE, "%s: tensor %s: row %zu, column %zu is %g, too large for %s", model_file_path(c->recipe->file), t->name,
                      first_row + row, column, value, dtype_info[type].name);
 }
@@ -188,7 +188,8 @@ static int take_memory(struct convert *c)
     c->square = malloc((c->row_max + 1) * sizeof *c->square);
     c->importance = malloc((c->row_max + 1) * sizeof *c->importance);
     c->encoded = malloc(encoded_max + 1);
-    return c->row && c->square && c->importance && c->encoded ? 0 : error_set(ERR_NO_MEMORY, "no memory for rows of %zu weights", c->row_max);
+    bool ok = c->row && c->square && c->importance && c->encoded;
+    return ok ? 0 : error_set(ERR_NO_MEMORY, "no memory for rows of %zu weights", c->row_max);
 }
 
 int convert_model(const struct recipe *recipe, const struct convert_options *options, uint64_t *n_bytes)

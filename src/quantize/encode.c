@@ -42,7 +42,8 @@ static float to_f16(float value)
 
 static float sub_levels(const struct block_fit *b, int j, int scale, int minimum, float *level)
 {
-    return fit_levels(level, b->x + j * b->n_sub, b->importance + j * b->n_sub, b->n_sub, b->d * (float)scale, -(b->m * (float)minimum), b->levels);
+    return fit_levels(level, b->x + j * b->n_sub, b->importance + j * b->n_sub, b->n_sub, b->d * (float)scale, -(b->m * (float)minimum),
+                      b->levels);
 }
 
 /* How many times `unit` fits into `value`, within [low, high]. */
@@ -55,7 +56,8 @@ static int times(float value, float unit, int low, int high)
 /* d and m are given: the scale and the minimum of a sub-block, looked for around what it would like.  Returns the error. */
 static float choose_scale(struct block_fit *b, int j)
 {
-    const int scale = times(b->free[j].scale, b->d, b->scale_low, b->scale_high), minimum = times(-b->free[j].offset, b->m, 0, b->scale_high);
+    const int scale = times(b->free[j].scale, b->d, b->scale_low, b->scale_high),
+        minimum = times(-b->free[j].offset, b->m, 0, b->scale_high);
     const int around = b->has_minimum;
     float best = INFINITY, level[FIT_MAX];
     for (int s = MAX(scale - 1, b->scale_low); s <= MIN(scale + 1, b->scale_high); s++)

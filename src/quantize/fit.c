@@ -19,7 +19,8 @@
 void levels_init(struct levels *levels, enum dtype type)
 {
     const struct quant_info info = quant_info[type];
-    *levels = (struct levels){ .low = -(float)info.offset, .high = (float)((1 << info.bits) - 1 - info.offset), .is_table = info.values != NULL };
+    *levels = (struct levels){ .low = -(float)info.offset, .high = (float)((1 << info.bits) - 1 - info.offset),
+                               .is_table = info.values != NULL };
     if (type == DTYPE_Q8_0)
         levels->low = -127;     /* what others write; kernels elsewhere may rely on it */
     if (!info.values)
@@ -159,8 +160,8 @@ static bool solve(const struct normal *s, bool with_sign, float *scale, float *o
 }
 
 /* As try_scale(). */
-static bool try_both(struct fit *best, const float *x, const float *importance, int n, float scale, float offset, const struct levels *levels,
-                     bool with_sign)
+static bool try_both(struct fit *best, const float *x, const float *importance, int n, float scale, float offset,
+                     const struct levels *levels, bool with_sign)
 {
     struct normal s;
     float level[FIT_MAX];

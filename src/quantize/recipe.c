@@ -84,8 +84,8 @@ uint32_t recipe_file_type(enum dtype type)
 {
     static const uint8_t number[N_DTYPES] = {
         [DTYPE_F32] = 0, [DTYPE_F16] = 1, [DTYPE_Q4_0] = 2, [DTYPE_Q4_1] = 3, [DTYPE_Q8_0] = 7, [DTYPE_Q5_0] = 8, [DTYPE_Q5_1] = 9,
-        [DTYPE_Q2_K] = 10, [DTYPE_Q3_K] = 11, [DTYPE_Q4_K] = 14, [DTYPE_Q5_K] = 16, [DTYPE_Q6_K] = 18, [DTYPE_IQ4_NL] = 25, [DTYPE_IQ4_XS] = 30,
-        [DTYPE_BF16] = 32,
+        [DTYPE_Q2_K] = 10, [DTYPE_Q3_K] = 11, [DTYPE_Q4_K] = 14, [DTYPE_Q5_K] = 16, [DTYPE_Q6_K] = 18, [DTYPE_IQ4_NL] = 25,
+        [DTYPE_IQ4_XS] = 30, [DTYPE_BF16] = 32,
     };
     return number[type];
 }

@@ -50,7 +50,8 @@ int pass_parse_without(unsigned *mask, const char *names)
         if (i == COUNT_OF(passes))
             return ERR_USAGE;
         if (passes[i].must)
-            return error_set(ERR_USAGE, "pass %s cannot be left out: simplify, fuse (or one of its four), overlap and place can", passes[i].name);
+            return error_set(ERR_USAGE, "pass %s cannot be left out: simplify, fuse (or one of its four), overlap and place can",
+                             passes[i].name);
         for (unsigned pass = passes[i].first; pass <= passes[i].last; pass++)
             *mask |= 1u << pass;
         names += n + (names[n] == ',');

@@ -4,14 +4,15 @@
 
 #include "model/model.h"
 
-enum pass { PASS_BUILD, PASS_SIMPLIFY, PASS_SHARD, PASS_FUSE_MATMULS, PASS_FUSE_EPILOGUES, PASS_FUSE_ROWS, PASS_FUSE_PROLOGUES, PASS_OVERLAP, PASS_PLACE, N_PASSES };
+enum pass { PASS_BUILD, PASS_SIMPLIFY, PASS_SHARD, PASS_FUSE_MATMULS, PASS_FUSE_EPILOGUES, PASS_FUSE_ROWS, PASS_FUSE_PROLOGUES,
+            PASS_OVERLAP, PASS_PLACE, N_PASSES };
 
 struct compile_options {
     struct model_options model;
     struct mesh mesh;
     bool gathered;              /* weights are stored in parts over dp, and gathered before use */
-    unsigned without;           /* bits 1 << enum pass: overlap gathers a weight when it is needed, place shares no memory; simplify is left out of the
-                                   model's graph only: what pass_shard() makes is tidied up always */
+    unsigned without;           /* bits 1 << enum pass: overlap gathers a weight when it is needed, place shares no memory; simplify is
+                                   left out of the model's graph only: what pass_shard() makes is tidied up always */
 };
 
 /* A pass by name, or "fuse" for the last of the four; ERR_USAGE names the choices. */

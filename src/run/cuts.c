@@ -13,7 +13,8 @@ static uint32_t next_size(uint32_t n_left, uint32_t unit_panels, uint32_t panels
     return (uint32_t)MIN(MAX(MIN(n_panels / (2 * n_threads) / unit_panels, most), 1), n_left);
 }
 
-int cuts_make(struct cuts *to, struct arena *memory, uint32_t n_items, uint32_t unit, uint32_t unit_panels, uint32_t panels_after, uint32_t n_threads)
+int cuts_make(struct cuts *to, struct arena *memory, uint32_t n_items, uint32_t unit, uint32_t unit_panels, uint32_t panels_after,
+              uint32_t n_threads)
 {
     const uint32_t n_units = DIV_UP(n_items, unit);
     uint32_t *end = arena_array(memory, uint32_t, n_units + 1);

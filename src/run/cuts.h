@@ -23,6 +23,7 @@ static inline struct range cuts_at(const struct cuts *cuts, uint32_t i)
 
 /* Cuts n_items into whole units (but for the last), each unit_panels of weights; panels_after: what the same region has after these.
  * ERR_NO_MEMORY */
-int cuts_make(struct cuts *to, struct arena *memory, uint32_t n_items, uint32_t unit, uint32_t unit_panels, uint32_t panels_after, uint32_t n_threads);
+int cuts_make(struct cuts *to, struct arena *memory, uint32_t n_items, uint32_t unit, uint32_t unit_panels, uint32_t panels_after,
+              uint32_t n_threads);
 
 #endif

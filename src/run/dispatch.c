@@ -173,7 +173,8 @@ int moved_open(struct program *p)
     size_t n_ranks = mesh_island(p->options.mesh), room = 0;
     for (uint32_t i = 0; i < p->n_instr; i++) {
         const struct instr *in = &p->instr[i];
-        size_t one = in->op == OP_dispatch ? record_bytes(in->in) : in->op == OP_combine ? (in->joined.n_parts + 1) * in->in[0].row_bytes : 0;
+        size_t one = in->op == OP_dispatch ? record_bytes(in->in)
+                   : in->op == OP_combine ? (in->joined.n_parts + 1) * in->in[0].row_bytes : 0;
         room = MAX(room, one * p->graph->symbol_max[SYMBOL_T]);
     }
     if (!room)

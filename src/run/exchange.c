@@ -28,8 +28,8 @@ int program_reduce_scatter(struct program *p, struct instr *in)
     if (!p->splits_rows)
         return program_all_reduce(p, in);
     find_shares(p, in, n_rows, columns);
-    return comm_reduce_scatter(tp, (float *)in->out[0].base + in->first[comm_rank(tp)], (const float *)in->in[0].base, (size_t)n_rows * columns,
-                               in->first, &in->joined, p->reduce_scratch);
+    return comm_reduce_scatter(tp, (float *)in->out[0].base + in->first[comm_rank(tp)], (const float *)in->in[0].base,
+                               (size_t)n_rows * columns, in->first, &in->joined, p->reduce_scratch);
 }
 
 int program_all_gather(struct program *p, struct instr *in)

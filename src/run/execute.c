@@ -115,8 +115,8 @@ static void row_rope(struct program *p, struct instr *in, const struct piece *at
 static row_fn *const row_fns[N_OPS] = {
     [OP_embed] = row_embed, [OP_rows] = row_rows, [OP_rms_norm] = row_rms_norm, [OP_quantize] = row_quantize, [OP_add] = row_add,
     [OP_swiglu] = row_swiglu, [OP_rope_angles] = row_rope_angles, [OP_rope] = row_rope, [OP_kv_store] = program_kv_store,
-    [OP_add_bias] = row_add_bias, [OP_head_norm] = row_head_norm, [OP_geglu] = row_geglu, [OP_scale] = row_scale, [OP_softcap] = row_softcap,
-    [OP_route] = row_route, [OP_expert_sum] = row_expert_sum,
+    [OP_add_bias] = row_add_bias, [OP_head_norm] = row_head_norm, [OP_geglu] = row_geglu, [OP_scale] = row_scale,
+    [OP_softcap] = row_softcap, [OP_route] = row_route, [OP_expert_sum] = row_expert_sum,
 };
 
 void program_row(struct program *p, struct instr *in, const struct piece *at)
@@ -149,8 +149,8 @@ static void run_rows(struct program *p, struct instr *in, uint32_t chunk, int th
 }
 
 /* ---- matmul: the work is panels of all the weights, one after the other ---- */
-void program_matmul(struct program *p, const struct instr *in, const struct operand *x, uint32_t first_row, uint32_t n_rows, uint32_t expert,
-                    uint32_t panel0, uint32_t panel1)
+void program_matmul(struct program *p, const struct instr *in, const struct operand *x, uint32_t first_row, uint32_t n_rows,
+                    uint32_t expert, uint32_t panel0, uint32_t panel1)
 {
     const struct kernels *kernels = p->options.kernels;
     uint32_t before = 0;
@@ -160,8 +160,8 @@ void program_matmul(struct program *p, const struct instr *in, const struct oper
         struct matmul_args args = {
             .w = w->base + expert * matmul_packed_bytes(w->type, y->n_columns, x->n_columns), .x = x->base + first_row * x->row_bytes,
             .x_stride = x->row_bytes, .y = (float *)y->base + (size_t)first_row * y->n_columns, .y_stride = y->n_columns,
-            .part_stride = (size_t)n_rows * y->n_columns, .k = x->n_columns, .n_rows = y->n_columns, .panel0 = lo - before, .panel1 = hi - before,
-            .t0 = 0, .t1 = n_rows, .tree = in->tree_or_null,
+            .part_stride = (size_t)n_rows * y->n_columns, .k = x->n_columns, .n_rows = y->n_columns, .panel0 = lo - before,
+            .panel1 = hi - before, .t0 = 0, .t1 = n_rows, .tree = in->tree_or_null,
         };
         if (lo < hi)
             (x->type == DTYPE_ACT8 ? kernels->matmul_int8 : kernels->matmul_f32)[w->type](&args);
@@ -192,8 +192,8 @@ static bool joins_always(const struct instr *in)
 bool program_can_run(enum op op)
 {
     static const bool is_region[N_OPS] = {
-        [OP_input] = true, [OP_matmul] = true, [OP_expert_matmul] = true, [OP_attention] = true, [OP_sort_by_expert] = true, [OP_row_chain] = true,
-        [OP_matmul_chain] = true,
+        [OP_input] = true, [OP_matmul] = true, [OP_expert_matmul] = true, [OP_attention] = true, [OP_sort_by_expert] = true,
+        [OP_row_chain] = true, [OP_matmul_chain] = true,
     };
     return is_region[op] || row_fns[op] || comm_fns[op];
 }

@@ -138,5 +138,6 @@ void program_expert_sum(struct program *p, struct instr *in, uint32_t row, int t
     size_t n = in->out[0].n_columns, part_stride = program_rows(p, in).end * n;
     uint32_t n_choices = find_choices(choice, in, row);
     for (size_t begin = 0; begin < n; begin += BLOCK)
-        sum_block((float *)operand_row(&in->out[0], row, thread), part_stride, &in->attr->tree, choice, n_choices, begin, MIN(n - begin, (size_t)BLOCK));
+        sum_block((float *)operand_row(&in->out[0], row, thread), part_stride, &in->attr->tree, choice, n_choices, begin,
+                  MIN(n - begin, (size_t)BLOCK));
 }

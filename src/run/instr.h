@@ -188,8 +188,8 @@ bool program_can_run(enum op op);
 /* Into how many chunks the instruction's work falls in this step; 0 when there is none. */
 uint32_t program_n_chunks(const struct program *p, const struct instr *in);
 void program_run_chunk(struct program *p, struct instr *in, uint32_t chunk, int thread);
-void program_matmul(struct program *p, const struct instr *in, const struct operand *x, uint32_t first_row, uint32_t n_rows, uint32_t expert,
-                    uint32_t panel0, uint32_t panel1);
+void program_matmul(struct program *p, const struct instr *in, const struct operand *x, uint32_t first_row, uint32_t n_rows,
+                    uint32_t expert, uint32_t panel0, uint32_t panel1);
 /* A row operator at a piece of a row. */
 void program_row(struct program *p, struct instr *in, const struct piece *at);
 /* matmul_chain.c */

@@ -228,7 +228,8 @@ static void run_strip(struct program *p, struct instr *in, const struct operand 
     const struct range columns = cuts_at(&c->cuts[strip], chunk);
     for (uint32_t first = columns.begin; first < columns.end; first += c->block_columns[strip])
         for (uint32_t r = rows.begin; r < rows.end; r += c->block_rows) {
-            struct piece at = { .row = r, .row0 = r, .begin = first, .end = MIN(first + c->block_columns[strip], columns.end), .thread = thread };
+            struct piece at = { .row = r, .row0 = r, .begin = first, .end = MIN(first + c->block_columns[strip], columns.end),
+                                .thread = thread };
             run_block(p, in, x, strip, expert, at, MIN(c->block_rows, rows.end - r));
         }
 }

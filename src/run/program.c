@@ -324,7 +324,8 @@ int program_open(struct program **out, struct graph *graph, const struct program
     p->options = *options;
     cpu_float_mode_set();
     if ((err = open_caches(p)) < 0 ||
-        (err = weights_open(&p->weights, graph, options->file, options->pool, options->packed_cache, options->progress, options->progress_user)) < 0 ||
+        (err = weights_open(&p->weights, graph, options->file, options->pool, options->packed_cache, options->progress,
+                            options->progress_user)) < 0 ||
         (err = take_memory(p)) < 0 || (err = attend_open(p)) < 0 || (err = compile(p)) < 0 || (err = moved_open(p)) < 0 ||
         (err = open_gather(p)) < 0 || (err = profile_open(p)) < 0)
         goto done;

@@ -79,7 +79,8 @@ static const unsigned char *slice_begin(const struct part *part, uint32_t expert
 }
 
 /* Panels of one matrix; `to` is the place of the first. */
-static void pack_panels(const struct model_file *file, const struct part *part, uint32_t expert, uint32_t panel0, uint32_t panel1, unsigned char *to)
+static void pack_panels(const struct model_file *file, const struct part *part, uint32_t expert, uint32_t panel0, uint32_t panel1,
+                        unsigned char *to)
 {
     const struct weight *w = part->tensor->weight;
     size_t row_bytes = dtype_bytes(w->type, w->n_columns), first = (size_t)panel0 * PANEL_ROWS;
@@ -189,11 +190,13 @@ static int take_region(struct weights *weights)
     if (!weights->n_bytes)
         return 0;
     if (weights->n_bytes > available)
-        return error_set(ERR_NO_MEMORY, "%zu MB of weights do not fit into the %llu MB that are free; more ranks (--layout) hold smaller parts",
+        return error_set(ERR_NO_MEMORY,
+                         "%zu MB of weights do not fit into the %llu MB that are free; more ranks (--layout) hold smaller parts",
                          weights->n_bytes >> 20, (unsigned long long)(available >> 20));
     void *region = mmap(NULL, weights->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (region == MAP_FAILED)
-        return error_set(ERR_NO_MEMORY, "no memory for %zu MB of weights; more ranks (--layout) hold smaller parts", weights->n_bytes >> 20);
+        return error_set(ERR_NO_MEMORY, "no memory for %zu MB of weights; more ranks (--layout) hold smaller parts",
+                         weights->n_bytes >> 20);
     madvise(region, weights->n_bytes, MADV_HUGEPAGE);
     weights->region = region;
     return 0;
