@@ -2,6 +2,7 @@
 """What is killed or stopped under `stoa serve` while clients wait and read: ranks, mpirun, the front, clients.
 
 Limits are five times what is wanted on a quiet machine; the times that were seen are printed.
+Runs alone: it measures how soon things happen.
 """
 import os
 import signal

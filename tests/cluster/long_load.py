@@ -2,6 +2,7 @@
 """`stoa serve` under load: many clients at a time, many requests one after the other, many streams that only wait.
 
 SECONDS of load on each layout are few, so that scripts/check-long ends in time; a machine with time to spare may have more.
+Runs alone: it compares rates.
 """
 import json
 import os
