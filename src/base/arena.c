@@ -1,6 +1,7 @@
 #include "base/arena.h"
 
 #include "base/base.h"
+#include "base/discard.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ void arena_close(struct arena *arena)
 {
     while (arena->chunks) {
         struct arena_chunk *next = arena->chunks->next;
-        free(arena->chunks);
+        discard_now(arena->chunks, sizeof *next + arena->chunks->size);
         arena->chunks = next;
     }
 }
