@@ -80,7 +80,11 @@ const char *http_path(const struct http_exchange *x);           /* decoded, with
 const char *http_path_rest(const struct http_exchange *x);      /* of a prefix route */
 const char *http_header(const struct http_exchange *x, const char *name);       /* of any case; NULL: none.  Several are joined with ", " */
 const char *http_body(const struct http_exchange *x, size_t *n_bytes);     /* until the answer begins; a 0 follows it */
-char *http_take_body(struct http_exchange *x, size_t *n_bytes);     /* the caller's now, to free(); NULL when it is empty */
+/* The caller's now; NULL when it is empty.  It counts among the server's bodies until the answer begins.  On the loop's thread
+ * http_give_back() frees it, which of a long one takes many turns (server NULL: it is closed, and that no longer matters); elsewhere
+ * discard_now(). */
+char *http_take_body(struct http_exchange *x, size_t *n_bytes);
+void http_give_back(struct http_server *server, char *bytes, size_t n_bytes);
 const char *http_request_id(const struct http_exchange *x);     /* the client's x-request-id when it is plain and short, else one of ours */
 const char *http_client_address(const struct http_exchange *x);
 struct http_server *http_exchange_server(const struct http_exchange *x);
@@ -95,6 +99,8 @@ void http_on_gone(struct http_exchange *x, void (*gone)(void *user), void *user)
 void http_add_header(struct http_exchange *x, const char *name, const char *value);
 void http_answer(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes);
 /* The same by way of options.error_body. */
+/* The same with a buffer that is taken over, not copied; one that has failed is a 500. */
+void http_answer_buffer(struct http_exchange *x, int status, const char *content_type, struct buffer *body);
 void http_answer_error(struct http_exchange *x, int status, const char *text);
 
 /* Head now, bytes when the socket takes them.  fill() appends what there is to send, some 64 KB at most; nothing: it is asked again

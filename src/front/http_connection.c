@@ -10,7 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { KEPT_BYTES = 4096 };             /* of an output that is empty, while a stream runs */
+enum {
+    KEPT_BYTES = 4096,                  /* of an output that is empty, while a stream runs */
+    SENT_BYTES = 1 << 20,               /* at a time, to a client that takes all */
+};
 
 static void set_deadline(struct connection *c, int ms)
 {
@@ -25,40 +28,53 @@ static void watch_for(struct connection *c, uint32_t events)
 /* ---- bodies ---- */
 static void count_body(struct connection *c)
 {
-    c->server->n_body_bytes += c->parser.body.size - c->n_body_counted;
-    c->n_body_counted = c->parser.body.size;
+    size_t n_bytes = c->parser.body.size + c->n_body_taken;
+    c->server->n_body_bytes += n_bytes - c->n_body_counted;
+    c->n_body_counted = n_bytes;
 }
 
 /* When the answer is there: nobody asks for the request's body any more, and a long one is not kept as long as a stream runs. */
 void http_connection_drop_body(struct connection *c)
 {
-    buffer_release(&c->parser.body);
+    http_server_discard(c->server, &c->parser.body);
+    c->n_body_taken = 0;
     count_body(c);
 }
 
 /* ---- out ---- */
 static bool has_output(const struct connection *c)
 {
-    return c->n_out_sent < c->out.size;
+    return c->n_out_sent < c->out.size || c->whole.size;
+}
+
+/* What stood in it has been sent. */
+static void empty_output(struct connection *c)
+{
+    bool failed = c->out.failed;
+    if (c->whole.size || c->out.capacity > KEPT_BYTES)
+        http_server_discard(c->server, &c->out);
+    if (c->whole.size) {
+        c->out = c->whole;
+        c->whole = (struct buffer){ 0 };
+    } else
+        c->out.size = 0;
+    c->out.failed = failed;
+    c->n_out_sent = 0;
 }
 
 /* False: the client is gone, or memory. */
 static bool send_output(struct connection *c, size_t *n_sent)
 {
     *n_sent = 0;
-    while (has_output(c)) {
-        ssize_t n = send(c->watch.fd, c->out.bytes + c->n_out_sent, c->out.size - c->n_out_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (has_output(c) && *n_sent < SENT_BYTES) {
+        size_t n_left = MIN(c->out.size - c->n_out_sent, SENT_BYTES - *n_sent);
+        ssize_t n = n_left ? send(c->watch.fd, c->out.bytes + c->n_out_sent, n_left, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
         if (n < 0 && errno != EINTR)
             return errno == EAGAIN && !c->out.failed;
         c->n_out_sent += (size_t)MAX(n, 0);
         *n_sent += (size_t)MAX(n, 0);
     }
-    c->n_out_sent = c->out.size = 0;
-    if (c->out.failed)
-        return false;
-    if (c->out.capacity > KEPT_BYTES)
-        buffer_release(&c->out);
-    return true;
+    return !c->out.failed;
 }
 
 static void linger(struct connection *c)
@@ -87,10 +103,12 @@ static void end_answer(struct connection *c)
 {
     http_exchange_end(c);
     http_parser_next(&c->parser);
-    buffer_release(&c->out);
+    http_server_discard(c->server, &c->out);
     bool is_last = c->must_close || c->server->is_draining || (c->peer_has_closed && c->n_in_used == c->in.size);
     if (is_last)
         linger(c);
+        if (c->n_out_sent == c->out.size)
+            empty_output(c);
     else
         await_request(c);
 }
@@ -351,6 +369,7 @@ void http_connection_close(struct connection *c)
     http_connection_drop_body(c);
     http_parser_release(&c->parser);
     buffer_release(&c->in);
-    buffer_release(&c->out);
+    http_server_discard(server, &c->out);
+    http_server_discard(server, &c->whole);
     free(c);
 }

@@ -4,6 +4,7 @@
 #include "front/http_impl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -35,8 +36,17 @@ char *http_take_body(struct http_exchange *x, size_t *n_bytes)
     struct buffer *body = &x->connection->parser.body;
     char *bytes = body->bytes;
     *n_bytes = body->size;
+    x->connection->n_body_taken = body->size;
     *body = (struct buffer){ 0 };
     return bytes;
+}
+
+void http_give_back(struct http_server *server, char *bytes, size_t n_bytes)
+{
+    if (server)
+        http_server_discard(server, &(struct buffer){ .bytes = bytes, .size = n_bytes });
+    else
+        free(bytes);
 }
 
 const char *http_request_id(const struct http_exchange *x)
@@ -192,7 +202,7 @@ static void begin_answer(struct http_exchange *x, int status)
     http_connection_list(c);
 }
 
-void http_answer(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes)
+static void begin_whole(struct http_exchange *x, int status, const char *content_type, size_t n_bytes)
 {
     struct buffer *out = &x->connection->out;
     begin_answer(x, status);
@@ -200,11 +210,39 @@ void http_answer(struct http_exchange *x, int status, const char *content_type, 
     if (status != 204)
         buffer_printf(out, "Content-Length: %zu\r\n", n_bytes);
     buffer_add_text(out, "\r\n");
-    if (!is_head(x) && status != 204)
-        buffer_add(out, body, n_bytes);
+}
+
+static void end_whole(struct http_exchange *x)
+{
     x->has_ended = true;
     x->gone = NULL;
     http_connection_drop_body(x->connection);
+}
+
+void http_answer(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes)
+{
+    begin_whole(x, status, content_type, n_bytes);
+    if (!is_head(x) && status != 204)
+        buffer_add(&x->connection->out, body, n_bytes);
+    end_whole(x);
+}
+
+void http_answer_buffer(struct http_exchange *x, int status, const char *content_type, struct buffer *body)
+{
+    struct connection *c = x->connection;
+    if (body->failed) {
+        http_answer_error(x, 500, "out of memory for the answer");
+        buffer_release(body);
+        return;
+    }
+    begin_whole(x, status, content_type, body->size);
+    if (is_head(x)) {
+        http_server_discard(c->server, body);
+    } else {
+        c->whole = *body;
+        *body = (struct buffer){ 0 };
+    }
+    end_whole(x);
 }
 
 void http_answer_error(struct http_exchange *x, int status, const char *text)

@@ -18,6 +18,7 @@
 #include "front/http.h"
 #include "front/http_parse.h"
 
+#include "base/discard.h"
 #include <netinet/in.h>
 
 enum { HTTP_MOST_LISTENERS = 8, HTTP_INPUT_BYTES = 65536, HTTP_LINGER_MS = 2000, HTTP_SPARE_CONNECTIONS = 64 };
@@ -65,6 +66,7 @@ struct listener {
     struct http_server *server;
 };
 
+    size_t n_body_taken;                /* by a handler that has not answered yet */
 struct http_server {
     struct loop *loop;
     struct http_options options;
@@ -72,7 +74,8 @@ struct http_server {
     struct listener listener[HTTP_MOST_LISTENERS];
     int n_listeners;
     uint16_t port;
-    struct timer accept_again, step;
+    struct timer accept_again, step, discarding;
+    struct discard discard;             /* long bodies and answers that nobody needs any more */
     struct connection *connections, *listed, *stepping;
     uint32_t n_connections, most_connections;
     size_t n_body_bytes;                /* that connections hold */
@@ -106,3 +109,7 @@ const char *http_reason(int status);
 void http_add_date(struct buffer *out);
 
 #endif
+/* ---- http_server.c ---- */
+/* Releases a buffer that may be long, a piece in each turn. */
+void http_server_discard(struct http_server *server, struct buffer *buffer);
+

@@ -158,6 +158,22 @@ static int listen_at_all(struct http_server *server, const char *host)
 }
 
 /* ---- the server ---- */
+/* ---- memory ---- */
+static void discard_more(struct timer *timer)
+{
+    struct http_server *server = (struct http_server *)((char *)timer - offsetof(struct http_server, discarding));
+    if (discard_step(&server->discard))
+        timer_set(server->loop, timer, loop_now_ms(server->loop));
+}
+
+void http_server_discard(struct http_server *server, struct buffer *buffer)
+{
+    discard_add(&server->discard, buffer->bytes, buffer->size);
+    *buffer = (struct buffer){ 0 };
+    if (server->discard.first)
+        timer_set(server->loop, &server->discarding, loop_now_ms(server->loop));
+}
+
 /* The connections that descriptors allow, the limit being raised where it may be; at least one. */
 static uint32_t find_room(uint32_t n_wanted)
 {
@@ -242,3 +258,6 @@ void http_server_close(struct http_server *server)
     buffer_release(&server->piece);
     free(server);
 }
+    timer_clear(server->loop, &server->discarding);
+    while (discard_step(&server->discard))
+        ;

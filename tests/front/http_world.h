@@ -217,6 +217,24 @@ static inline void big(struct http_exchange *x, void *user)
     free(bytes);
 }
 
+static struct buffer prepared;          /* by the test's thread */
+
+static inline void whole(struct http_exchange *x, void *user)
+{
+    (void)user;
+    http_answer_buffer(x, 200, "text/plain", &prepared);
+}
+
+/* Takes the body, and never answers. */
+static inline void take(struct http_exchange *x, void *user)
+{
+    size_t n;
+    (void)user;
+    hold(x);
+    char *body = http_take_body(x, &n);
+    http_give_back(server, body, n);
+}
+
 static inline bool admit(struct http_exchange *x, const struct http_route *route, void *user)
 {
     (void)user;
@@ -248,7 +266,8 @@ static const struct http_route routes[] = {
     { "GET", "/models/a", hello, false, false },
     { "GET", "/models/", show, false, false },  { "GET", "/models/b", hello, false, false },
     { "GET", "/stream", stream, false, false }, { "GET", "/flood", flood, false, false },   { "GET", "/idle", idle, false, false },
-    { "GET", "/cut", cut, false, false },       { "GET", "/big", big, false, false },
+    { "GET", "/cut", cut, false, false },       { "GET", "/big", big, false, false },       { "GET", "/whole", whole, false, false },
+    { "POST", "/take", take, false, false },
 };
 
 static inline struct http_options usual(void)
