@@ -182,8 +182,8 @@ static int start_replica(struct front *f)
 
 static void close_all(struct front *f)
 {
-    if (f->http)
-        http_server_close(f->http);
+    http_server_close(f->http);
+    f->http = NULL;
     if (f->workers)
         workers_close(f->workers);
     supervisor_close(f->supervisor);

@@ -14,6 +14,7 @@
 #include "front/front_impl.h"
 
 #include "base/base.h"
+#include "base/discard.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -42,7 +43,7 @@ struct request {
     uint32_t client;                    /* its key's number; 0: none */
 
     struct worker_job job;
-    bool is_with_worker;                /* READING, WRITING: on_gone() leaves the end to the job's done() */
+    bool is_with_worker;                /* READING, WRITING: the job's done() comes, unless on_gone() can take it back */
     struct api_request *api;            /* until the answer has it */
     struct api_error error;
     bool is_bad;
@@ -176,7 +177,7 @@ static void request_end(struct request *r, enum request_end end, int status)
     answer_close(r->answer);
     api_request_close(r->api);
     free(r->choices);
-    free(r->body);
+    http_give_back(f->http, r->body, r->n_body);
     free(r);
     front_request_ended(f);
 }
@@ -208,11 +209,11 @@ static enum request_end how_it_ended(const struct request *r)
     return END_STOP;
 }
 
-static void give_to_worker(struct request *r, void (*work)(struct worker_job *), void (*done)(struct worker_job *))
+static void give_to_worker(struct request *r, void (*work)(struct worker_job *), void (*done)(struct worker_job *), size_t n_bytes)
 {
     r->job = (struct worker_job){ .work = work, .done = done };
     r->is_with_worker = true;
-    workers_add(r->front->workers, &r->job);
+    workers_add(r->front->workers, &r->job, n_bytes);
 }
 
 static void write_whole(struct worker_job *job)
@@ -225,18 +226,23 @@ static void on_written(struct worker_job *job)
 {
     struct request *r = (struct request *)((char *)job - offsetof(struct request, job));
     struct http_exchange *x = r->x;
+    struct http_server *http = r->front->http;
     struct buffer whole = r->whole;
     r->is_with_worker = false;
     if (!x) {
         request_end(r, END_ABORT, 499);
-    } else if (whole.failed) {
-        request_end(r, END_ERROR, 500);
-        http_answer_error(x, 500, "out of memory for the answer");
+        http_give_back(http, whole.bytes, whole.size);
     } else {
-        request_end(r, how_it_ended(r), 200);
-        http_answer(x, 200, "application/json", whole.bytes, whole.size);
+        request_end(r, whole.failed ? END_ERROR : how_it_ended(r), whole.failed ? 500 : 200);
+        http_answer_buffer(x, 200, "application/json", &whole);
     }
-    buffer_release(&whole);
+}
+
+/* Some bytes of its body for each token, and of what else is told of a token. */
+static size_t bytes_to_write(const struct request *r)
+{
+    const struct api_request *api = answer_request(r->answer);
+    return (size_t)r->n_tokens * (api->logprobs ? 128 * (1 + (size_t)api->top_logprobs) : 8);
 }
 
 /* Nothing more will come: the body, or the stream's last part. */
@@ -248,7 +254,7 @@ static void answer_is_complete(struct request *r)
     else if (error)
         refuse(r, END_ERROR, error);
     else
-        give_to_worker(r, write_whole, on_written);
+        give_to_worker(r, write_whole, on_written, bytes_to_write(r));
 }
 
 /* After something came in for its answer. */
@@ -274,8 +280,9 @@ static void fail(struct request *r, const struct api_error *error)
 static void on_gone(void *user)
 {
     struct request *r = user;
-    r->x = r->is_with_worker ? NULL : r->x;
-    if (!r->is_with_worker)
+    if (r->is_with_worker && !workers_take_back(r->front->workers, &r->job))
+        r->x = NULL;
+    else
         request_end(r, END_ABORT, 499);
 }
 
@@ -467,6 +474,8 @@ static void read_body(struct worker_job *job)
 {
     struct request *r = (struct request *)((char *)job - offsetof(struct request, job));
     r->is_bad = api_read(&r->api, r->kind, &r->front->model, r->body ? r->body : "", r->n_body, &r->error) < 0;
+    discard_now(r->body, r->n_body);
+    r->body = NULL;
 }
 
 /* Each choice takes a place; the first has been taken at the arrival. */
@@ -575,5 +584,5 @@ void request_begin(struct front *f, struct http_exchange *x, enum api_kind kind)
         r->next->previous = r;
     f->first = r;
     http_on_gone(x, on_gone, r);
-    give_to_worker(r, read_body, on_read);
+    give_to_worker(r, read_body, on_read, r->n_body);
 }

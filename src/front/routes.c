@@ -2,6 +2,7 @@
 #include "front/front_impl.h"
 
 #include "base/base.h"
+#include "base/discard.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -52,11 +53,7 @@ static void unavailable(struct http_exchange *x, const char *why)
 
 static void answer_json(struct http_exchange *x, struct buffer *body)
 {
-    if (body->failed)
-        http_answer_error(x, 500, "out of memory for the answer");
-    else
-        http_answer(x, 200, "application/json", body->bytes, body->size);
-    buffer_release(body);
+    http_answer_buffer(x, 200, "application/json", body);
 }
 
 /* ---- health ------------------------------------------------------------------------------------------------------------- */
@@ -97,11 +94,7 @@ static void handle_metrics(struct http_exchange *x, void *user)
     f->metrics.loop_worst_s = loop_worst_ms(f->loop) / 1000;
     f->metrics.connections = http_server_n_connections(f->http);
     metrics_write(&f->metrics, &body);
-    if (body.failed)
-        http_answer_error(x, 500, "out of memory for the answer");
-    else
-        http_answer(x, 200, "text/plain; version=0.0.4; charset=utf-8", body.bytes, body.size);
-    buffer_release(&body);
+    http_answer_buffer(x, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
 }
 
 /* ---- the model ---------------------------------------------------------------------------------------------------------- */
@@ -167,6 +160,15 @@ static void work_on_text(struct worker_job *job)
 {
     struct text_job *t = (struct text_job *)job;
     t->is_bad = t->work(&t->out, &t->front->model, t->body ? t->body : "", t->n_body, &t->error) < 0;
+    discard_now(t->body, t->n_body);
+    t->body = NULL;
+}
+
+static void close_text(struct text_job *t)
+{
+    http_give_back(t->front->http, t->body, t->n_body);
+    http_give_back(t->front->http, t->out.bytes, t->out.size);
+    free(t);
 }
 
 static void text_is_done(struct worker_job *job)
@@ -176,14 +178,16 @@ static void text_is_done(struct worker_job *job)
         front_answer_error(t->x, &t->error);
     else if (t->x)
         answer_json(t->x, &t->out);
-    buffer_release(&t->out);
-    free(t->body);
-    free(t);
+    close_text(t);
 }
 
 static void text_is_unwanted(void *user)
 {
-    ((struct text_job *)user)->x = NULL;
+    struct text_job *t = user;
+    if (workers_take_back(t->front->workers, &t->job))
+        close_text(t);
+    else
+        t->x = NULL;
 }
 
 static void begin_text(struct front *f, struct http_exchange *x,
@@ -197,7 +201,7 @@ static void begin_text(struct front *f, struct http_exchange *x,
     *t = (struct text_job){ .job = { .work = work_on_text, .done = text_is_done }, .front = f, .x = x, .work = work };
     t->body = http_take_body(x, &t->n_body);
     http_on_gone(x, text_is_unwanted, t);
-    workers_add(f->workers, &t->job);
+    workers_add(f->workers, &t->job, t->n_body);
 }
 
 static void handle_tokenize(struct http_exchange *x, void *user)

@@ -1,8 +1,10 @@
-/* test_workers.c: jobs are worked on by other threads, first come, first served, and come back to the loop's thread, each once. */
+/* test_workers.c: jobs are worked on by other threads, first come, first served but for long ones, and come back to the loop's thread, each
+ * once. */
 #include "front/workers.h"
 #include "tests/check.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -56,7 +58,7 @@ static struct job *add_all(bool in_order)
     struct job *jobs = calloc(N_JOBS, sizeof *jobs);
     for (int i = 0; i < N_JOBS; i++) {
         jobs[i] = (struct job){ .job = { .work = work, .done = done }, .number = i, .in_order = in_order };
-        workers_add(workers, &jobs[i].job);
+        workers_add(workers, &jobs[i].job, 0);
     }
     return jobs;
 }
@@ -100,7 +102,7 @@ static void next(struct worker_job *job)
     if (++n_done == n_wanted)
         loop_stop(loop);
     else
-        workers_add(workers, job);
+        workers_add(workers, job, 0);
 }
 
 static void test_chain(void)
@@ -109,12 +111,66 @@ static void test_chain(void)
     begin(2);
     n_wanted = 500;
     chained = (struct job){ .job = { .work = work, .done = next } };
-    workers_add(workers, &chained.job);
+    workers_add(workers, &chained.job, 0);
     check_int(loop_run(loop), 0);
     check_int(n_begun, 500);
     check_int(n_wrong, 0);
     workers_close(workers);
     loop_close(loop);
+}
+
+/* ---- long jobs ---- */
+enum { N_LONG = 4, N_SHORT = 100 };
+
+static sem_t may_go_on, has_begun;
+static atomic_int n_short_done, n_at_once, most_at_once;
+
+static void work_long(struct worker_job *job)
+{
+    int n = atomic_fetch_add(&n_at_once, 1) + 1, most = atomic_load(&most_at_once);
+    while (n > most && !atomic_compare_exchange_weak(&most_at_once, &most, n))
+        ;
+    sem_post(&has_begun);
+    sem_wait(&may_go_on);
+    work(job);
+    atomic_fetch_sub(&n_at_once, 1);
+}
+
+static void work_short(struct worker_job *job)
+{
+    work(job);
+    if (atomic_fetch_add(&n_short_done, 1) + 1 == N_SHORT)      /* all of them, while long ones are in work and in line */
+        for (int i = 0; i < N_LONG; i++)
+            sem_post(&may_go_on);
+}
+
+static void test_long(int n_threads)
+{
+    struct job jobs[N_LONG + N_SHORT], *unwanted = &jobs[N_LONG - 1];
+    check_begin("long jobs leave a thread of %d to the others", n_threads);
+    begin(n_threads);
+    n_short_done = n_at_once = most_at_once = 0;
+    n_wanted = N_LONG + N_SHORT - 1;
+    sem_init(&may_go_on, 0, 0);
+    sem_init(&has_begun, 0, 0);
+    for (int i = 0; i < N_LONG + N_SHORT; i++) {
+        jobs[i] = (struct job){ .job = { .work = i < N_LONG ? work_long : work_short, .done = done }, .number = i };
+        workers_add(workers, &jobs[i].job, i < N_LONG ? 24 << 20 : 1000);
+    }
+    for (int i = 0; i < n_threads - 1; i++)
+        sem_wait(&has_begun);
+    check(!workers_take_back(workers, &jobs[0].job));
+    check(workers_take_back(workers, &unwanted->job));
+    check(!workers_take_back(workers, &unwanted->job));
+    check_int(workers_n_jobs(workers), n_wanted);
+    check_int(loop_run(loop), 0);
+    check_int(most_at_once, n_threads - 1);
+    check_int(unwanted->n_worked, 0);
+    check_int(n_wrong, 0);
+    workers_close(workers);
+    loop_close(loop);
+    sem_destroy(&may_go_on);
+    sem_destroy(&has_begun);
 }
 
 int main(void)
@@ -124,6 +180,8 @@ int main(void)
         test_close(n);
     }
     test_chain();
+    test_long(2);
+    test_long(3);
     workers_close(NULL);
     return check_done();
 }
