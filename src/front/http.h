@@ -65,7 +65,8 @@ struct http_options {
 
 /* Listens on every address of the host's name and accepts from now on; routes and strings are borrowed until it is closed.
  * ERR_USAGE for an address that is none or taken.  Raises the process's limit of open files as far as it may; where that allows fewer
- * connections, fewer are held.  Those beyond are answered 503 and closed. */
+ * connections, fewer are held.  One beyond takes the place of one that has no request to answer; where all have, it is answered 503
+ * and closed. */
 int http_server_open(struct http_server **out, struct loop *loop, const struct http_options *options);
 uint16_t http_server_port(const struct http_server *server);
 uint32_t http_server_n_connections(const struct http_server *server);
@@ -98,9 +99,9 @@ void http_on_gone(struct http_exchange *x, void (*gone)(void *user), void *user)
  * its own. */
 void http_add_header(struct http_exchange *x, const char *name, const char *value);
 void http_answer(struct http_exchange *x, int status, const char *content_type, const void *body, size_t n_bytes);
-/* The same by way of options.error_body. */
 /* The same with a buffer that is taken over, not copied; one that has failed is a 500. */
 void http_answer_buffer(struct http_exchange *x, int status, const char *content_type, struct buffer *body);
+/* The same by way of options.error_body. */
 void http_answer_error(struct http_exchange *x, int status, const char *text);
 
 /* Head now, bytes when the socket takes them.  fill() appends what there is to send, some 64 KB at most; nothing: it is asked again

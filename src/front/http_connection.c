@@ -13,6 +13,8 @@
 enum {
     KEPT_BYTES = 4096,                  /* of an output that is empty, while a stream runs */
     SENT_BYTES = 1 << 20,               /* at a time, to a client that takes all */
+    DROPPED_BYTES = 1 << 20,            /* at a time, of what is not read */
+    LINGER_BODIES = 4,                  /* times the longest body is dropped at most */
 };
 
 static void set_deadline(struct connection *c, int ms)
@@ -23,6 +25,40 @@ static void set_deadline(struct connection *c, int ms)
 static void watch_for(struct connection *c, uint32_t events)
 {
     watch_change(c->server->loop, &c->watch, events);
+}
+
+/* ---- who may be given up ---- */
+static void leave_line(struct connection *c)
+{
+    if (!c->line_link)
+        return;
+    *c->line_link = c->next_in_line;
+    if (c->next_in_line)
+        c->next_in_line->line_link = c->line_link;
+    else
+        c->line->end = c->line_link;
+    c->line_link = NULL;
+}
+
+static void join_line(struct connection *c, struct connection_line *line)
+{
+    leave_line(c);
+    c->next_in_line = NULL;
+    c->line = line;
+    c->line_link = line->end;
+    *line->end = c;
+    line->end = &c->next_in_line;
+    c->since_ms = loop_now_ms(c->server->loop);
+}
+
+bool http_connection_give_up_one(struct http_server *server)
+{
+    struct connection *resting = server->resting.first, *speaking = server->speaking.first;
+    bool is_slow = speaking && loop_now_ms(server->loop) - speaking->since_ms >= HTTP_SLOW_MS;
+    struct connection *c = resting && !is_slow ? resting : speaking;
+    if (c)
+        http_connection_close(c);
+    return c;
 }
 
 /* ---- bodies ---- */
@@ -73,6 +109,8 @@ static bool send_output(struct connection *c, size_t *n_sent)
             return errno == EAGAIN && !c->out.failed;
         c->n_out_sent += (size_t)MAX(n, 0);
         *n_sent += (size_t)MAX(n, 0);
+        if (c->n_out_sent == c->out.size)
+            empty_output(c);
     }
     return !c->out.failed;
 }
@@ -85,14 +123,32 @@ static void linger(struct connection *c)
     }
     buffer_release(&c->in);
     c->state = CONNECTION_LINGER;
+    c->n_dropped = 0;
+    join_line(c, &c->server->speaking);
     set_deadline(c, HTTP_LINGER_MS);
     watch_for(c, EPOLLIN);
+}
+
+/* As long as it goes on sending, but no longer than a body may take, and not for ever. */
+static void drop_input(struct connection *c)
+{
+    const struct http_limits *limits = &c->server->options.limits;
+    ssize_t n = recv(c->watch.fd, NULL, DROPPED_BYTES, MSG_DONTWAIT | MSG_TRUNC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    c->n_dropped += (size_t)MAX(n, 0);
+    int64_t left_ms = c->since_ms + limits->body_ms - loop_now_ms(c->server->loop);
+    if (n <= 0 || left_ms <= 0 || c->n_dropped / LINGER_BODIES > limits->body_bytes)
+        http_connection_close(c);
+    else
+        set_deadline(c, (int)MIN(left_ms, HTTP_LINGER_MS));
 }
 
 static void await_request(struct connection *c)
 {
     bool has_input = c->n_in_used < c->in.size;
     c->state = CONNECTION_IDLE;
+    join_line(c, &c->server->resting);
     set_deadline(c, c->server->options.limits.idle_ms);
     watch_for(c, has_input ? 0 : EPOLLIN);
     if (has_input)
@@ -107,8 +163,6 @@ static void end_answer(struct connection *c)
     bool is_last = c->must_close || c->server->is_draining || (c->peer_has_closed && c->n_in_used == c->in.size);
     if (is_last)
         linger(c);
-        if (c->n_out_sent == c->out.size)
-            empty_output(c);
     else
         await_request(c);
 }
@@ -145,6 +199,7 @@ static void step_answer(struct connection *c)
 static void await_answer(struct connection *c)
 {
     c->state = CONNECTION_ANSWER;
+    leave_line(c);
     timer_clear(c->server->loop, &c->timer);
     http_connection_list(c);
 }
@@ -168,6 +223,7 @@ static void take_head(struct connection *c)
 {
     http_exchange_begin(c);
     c->state = CONNECTION_BODY;
+    leave_line(c);
     set_deadline(c, c->server->options.limits.body_ms);
     if (!http_route_head(&c->exchange))
         await_answer(c);
@@ -195,8 +251,10 @@ static void take_more(struct connection *c, bool has_body_bytes)
     if (c->state != CONNECTION_IDLE || !http_parser_has_begun(&c->parser))
         return;
     c->state = CONNECTION_HEAD;
-    if (!c->is_fresh)                           /* else the deadline runs since the accept */
-        set_deadline(c, c->server->options.limits.head_ms);
+    if (c->is_fresh)                            /* all has run since the accept */
+        return;
+    join_line(c, &c->server->speaking);
+    set_deadline(c, c->server->options.limits.head_ms);
 }
 
 /* Up to the end of one request at most; gives how many bytes it used. */
@@ -238,6 +296,10 @@ static void parse_kept(struct connection *c)
 static void receive(struct connection *c)
 {
     char *input = c->server->input;
+    if (c->state == CONNECTION_LINGER) {
+        drop_input(c);
+        return;
+    }
     ssize_t n = recv(c->watch.fd, input, HTTP_INPUT_BYTES, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -245,8 +307,6 @@ static void receive(struct connection *c)
         http_connection_close(c);
         return;
     }
-    if (c->state == CONNECTION_LINGER)
-        return;
     size_t n_used = parse(c, input, (size_t)n);
     if (n_used < (size_t)n)
         buffer_add(&c->in, input + n_used, (size_t)n - n_used);
@@ -341,6 +401,7 @@ void http_connection_open(struct http_server *server, int fd, const char *addres
         c->next->link = &c->next;
     server->connections = c;
     server->n_connections++;
+    join_line(c, &server->speaking);
     set_deadline(c, server->options.limits.head_ms);
     if (watch_start(server->loop, &c->watch) < 0)
         http_connection_close(c);
@@ -359,6 +420,7 @@ void http_connection_close(struct connection *c)
     timer_clear(server->loop, &c->timer);
     close(c->watch.fd);
     unlist(c);
+    leave_line(c);
     if (x->gone)
         x->gone(x->gone_user);
     http_exchange_end(c);

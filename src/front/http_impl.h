@@ -6,8 +6,11 @@
  *   IDLE    nothing of a request is there; holds no buffer.
  *   HEAD, BODY   reads; a deadline runs that no byte of the client's moves.
  *   ANSWER  an exchange is under way: awaited, streaming or being sent.  Nothing is read: what the client pipelines waits.
- *   LINGER  everything is sent and our half is closed.  Input is thrown away for a moment: closing with input unread would make the
- *           kernel send a reset, which may destroy the answer before the client has read it.
+ *   LINGER  everything is sent and our half is closed.  What still comes is thrown away, within limits: closing with input unread
+ *           would make the kernel send a reset, which may destroy the answer before the client has read it.
+ *
+ * When there are as many connections as may be, a new one takes the place of one that has no request to answer: of who has been
+ * silent in its head, or is seen off, for a second; else of who rests between requests; else of the first of the former.
  *
  * Everything is driven from the loop: by a descriptor that is ready, a deadline, or http_connections_step().  What handlers call only
  * marks the connection and lists it for a step, so no callback runs inside a call of theirs. */
@@ -15,13 +18,13 @@
 #define STOA_FRONT_HTTP_IMPL_H
 
 #include "base/arena.h"
+#include "base/discard.h"
 #include "front/http.h"
 #include "front/http_parse.h"
 
-#include "base/discard.h"
 #include <netinet/in.h>
 
-enum { HTTP_MOST_LISTENERS = 8, HTTP_INPUT_BYTES = 65536, HTTP_LINGER_MS = 2000, HTTP_SPARE_CONNECTIONS = 64 };
+enum { HTTP_MOST_LISTENERS = 8, HTTP_INPUT_BYTES = 65536, HTTP_LINGER_MS = 2000, HTTP_SLOW_MS = 1000, HTTP_SPARE_CONNECTIONS = 64 };
 
 struct http_exchange {
     struct connection *connection;
@@ -43,20 +46,30 @@ struct http_exchange {
 
 enum connection_state { CONNECTION_IDLE, CONNECTION_HEAD, CONNECTION_BODY, CONNECTION_ANSWER, CONNECTION_LINGER };
 
+/* Connections that may be given up, the one that has come first at the head. */
+struct connection_line {
+    struct connection *first, **end;
+};
+
 struct connection {
     struct watch watch;                 /* the first, so that it is the connection */
     struct timer timer;                 /* what it means, the state says */
     struct http_server *server;
     struct connection *next, **link;                    /* of the server's list of all */
     struct connection *next_listed, **listed_link;      /* of those to step; NULL while it is not on it */
+    struct connection *next_in_line, **line_link;       /* NULL while it is in none */
+    struct connection_line *line;
+    int64_t since_ms;                   /* in that line, or in LINGER */
     enum connection_state state;
     bool must_close;                    /* after this answer */
     bool peer_has_closed;               /* its half */
     bool is_fresh;                      /* not a byte has come since the accept */
     struct http_parser parser;
     size_t n_body_counted;              /* of its body, in the server's sum */
+    size_t n_body_taken;                /* by a handler that has not answered yet */
     struct buffer in, out;              /* in: read and not parsed; out: to send.  Both are freed when empty */
-    size_t n_in_used, n_out_sent;
+    struct buffer whole;                /* a body that was handed over, to be sent after out */
+    size_t n_in_used, n_out_sent, n_dropped;            /* n_dropped: in LINGER */
     struct http_exchange exchange;
     char address[INET6_ADDRSTRLEN];
 };
@@ -66,7 +79,6 @@ struct listener {
     struct http_server *server;
 };
 
-    size_t n_body_taken;                /* by a handler that has not answered yet */
 struct http_server {
     struct loop *loop;
     struct http_options options;
@@ -77,6 +89,7 @@ struct http_server {
     struct timer accept_again, step, discarding;
     struct discard discard;             /* long bodies and answers that nobody needs any more */
     struct connection *connections, *listed, *stepping;
+    struct connection_line resting, speaking;           /* IDLE after an answer; before a whole head, and LINGER */
     uint32_t n_connections, most_connections;
     size_t n_body_bytes;                /* that connections hold */
     bool is_draining;
@@ -92,7 +105,13 @@ void http_connection_close(struct connection *c);       /* with on_gone() where 
 void http_connection_drop_body(struct connection *c);
 void http_connection_list(struct connection *c);        /* for a step in this turn or the next */
 void http_connection_step(struct connection *c);
+/* Closes one that has no request to answer; false: all have. */
+bool http_connection_give_up_one(struct http_server *server);
 void http_connections_step(struct timer *timer);         /* of all that are listed */
+
+/* ---- http_server.c ---- */
+/* Releases a buffer that may be long, a piece in each turn. */
+void http_server_discard(struct http_server *server, struct buffer *buffer);
 
 /* ---- http_exchange.c ---- */
 void http_exchange_begin(struct connection *c);
@@ -109,7 +128,3 @@ const char *http_reason(int status);
 void http_add_date(struct buffer *out);
 
 #endif
-/* ---- http_server.c ---- */
-/* Releases a buffer that may be long, a piece in each turn. */
-void http_server_discard(struct http_server *server, struct buffer *buffer);
-

@@ -38,13 +38,14 @@ static void accept_again(struct timer *timer)
 static void take_client(struct http_server *server, int fd, const struct sockaddr_storage *from, socklen_t n_from)
 {
     char address[INET6_ADDRSTRLEN] = "";
+    bool is_too_many = server->n_connections >= server->most_connections && !http_connection_give_up_one(server);
     if (server->n_connections >= server->most_connections + HTTP_SPARE_CONNECTIONS) {
         close(fd);
         return;
     }
     getnameinfo((const struct sockaddr *)from, n_from, address, sizeof address, NULL, 0, NI_NUMERICHOST);
     bool is_mapped = !strncmp(address, "::ffff:", 7) && strchr(address, '.');
-    http_connection_open(server, fd, address + (is_mapped ? 7 : 0), server->n_connections >= server->most_connections);
+    http_connection_open(server, fd, address + (is_mapped ? 7 : 0), is_too_many);
 }
 
 /* Without descriptors or memory a connection stays in the queue, which would wake us at once again: so it is left alone for a moment. */
@@ -157,7 +158,6 @@ static int listen_at_all(struct http_server *server, const char *host)
     return 0;
 }
 
-/* ---- the server ---- */
 /* ---- memory ---- */
 static void discard_more(struct timer *timer)
 {
@@ -174,6 +174,7 @@ void http_server_discard(struct http_server *server, struct buffer *buffer)
         timer_set(server->loop, &server->discarding, loop_now_ms(server->loop));
 }
 
+/* ---- the server ---- */
 /* The connections that descriptors allow, the limit being raised where it may be; at least one. */
 static uint32_t find_room(uint32_t n_wanted)
 {
@@ -204,6 +205,9 @@ int http_server_open(struct http_server **out, struct loop *loop, const struct h
     server->parse_limits = (struct http_parse_limits){ options->limits.head_bytes, options->limits.body_bytes };
     server->accept_again.due = accept_again;
     server->step.due = http_connections_step;
+    server->resting.end = &server->resting.first;
+    server->speaking.end = &server->speaking.first;
+    server->discarding.due = discard_more;
     server->most_connections = find_room(options->limits.connections);
     if (getrandom(&server->id_key, sizeof server->id_key, 0) < 0)
         server->id_key = (uint64_t)(uintptr_t)server ^ (uint64_t)loop_now_ms(loop);
@@ -255,9 +259,9 @@ void http_server_close(struct http_server *server)
     while (server->connections)
         http_connection_close(server->connections);
     timer_clear(server->loop, &server->step);
-    buffer_release(&server->piece);
-    free(server);
-}
     timer_clear(server->loop, &server->discarding);
     while (discard_step(&server->discard))
         ;
+    buffer_release(&server->piece);
+    free(server);
+}

@@ -71,6 +71,99 @@ static void test_too_many(void)
     end();
 }
 
+/* ---- at the limit of connections: who has no request to answer gives his place ---- */
+enum { PLACES = 8 };
+
+static void begin_full(int *fd, const char *const *says, int n)
+{
+    struct http_options options = usual();
+    options.limits.connections = PLACES;
+    begin(&options);
+    for (int i = 0; i < n; i++) {
+        fd[i] = dial();
+        say(fd[i], says[i]);
+        if (strstr(says[i], "/hello"))
+            free(hear(fd[i], "\r\nhello"));
+        connections_come_to(i + 1);
+    }
+}
+
+static bool is_closed(int fd)
+{
+    char *rest = hear(fd, NULL);
+    bool is_empty = !*rest;
+    free(rest);
+    return is_empty;
+}
+
+static bool is_open(int fd)
+{
+    struct pollfd poll_fd = { fd, POLLIN, 0 };
+    return poll(&poll_fd, 1, 0) == 0;
+}
+
+static void asks_and_is_answered(void)
+{
+    char *got = ask(GET("/hello") CLOSE "\r\n");
+    has(got, "\r\n\r\nhello");
+    free(got);
+}
+
+static void test_resting_give_way(void)
+{
+    static const char *const says[PLACES] = { GET("/idle") "\r\n", "GET /hel", GET("/hello") "\r\n", GET("/never") "\r\n", "", GET("/hello") "\r\n",
+                                              GET("/idle") "\r\n", GET("/idle") "\r\n" };
+    int fd[PLACES];
+    begin_full(fd, says, PLACES);
+    check_begin("who has rested longest gives his place to a new client, as long as nobody is slow");
+    asks_and_is_answered();
+    check(is_closed(fd[2]));
+    check(is_open(fd[1]) && is_open(fd[4]) && is_open(fd[5]));
+    check_begin("one that goes on with its head in time is answered");
+    say(fd[1], "lo HTTP/1.1\r\nHost: h\r\n\r\n");
+    char *got = hear(fd[1], "\r\nhello");
+    has(got, "200 OK");
+    free(got);
+    check_begin("half a head, or none, for a second: gone before those that rest");
+    connections_come_to(PLACES - 1);
+    int last = dial();
+    connections_come_to(PLACES);
+    nap_ms(1100);
+    asks_and_is_answered();
+    check(is_closed(fd[4]));
+    check(is_open(fd[1]) && is_open(fd[5]) && is_open(last));
+    check_begin("requests are never given up");
+    for (int i = 0; i < 20; i++)
+        asks_and_is_answered();
+    check_int(n_gone, 0);
+    check_int(n_open, 4);
+    for (int i = 0; i < PLACES; i++)
+        close(fd[i]);
+    close(last);
+    comes_to(&n_gone, 4);
+    end();
+}
+
+/* Slow-loris: more connections than there are places, each with half a head. */
+static void test_slow_heads(void)
+{
+    static const char *const says[PLACES] = { "G", "GET /", "GET / HTTP/1.1\r\n", GET("/") "A: b", "P", "POST /echo", GET("/never"), "" };
+    int fd[3 * PLACES];
+    begin_full(fd, says, PLACES);
+    check_begin("%d connections with half a head, and %d places", 3 * PLACES, PLACES);
+    for (int i = PLACES; i < 3 * PLACES; i++) {
+        fd[i] = dial();
+        say(fd[i], "GET /live HT");
+        asks_and_is_answered();
+    }
+    on_loop(count_connections);
+    check(n_connections <= PLACES);
+    for (int i = 0; i < 3 * PLACES; i++)
+        close(fd[i]);
+    connections_come_to(0);
+    end();
+}
+
 /* Long bodies of many clients together have a limit too; whoever is beyond it is told, and the others go on. */
 static void test_bodies(void)
 {
@@ -105,6 +198,26 @@ static void test_bodies(void)
     end();
 }
 
+static void test_taken_bodies(void)
+{
+    struct http_options options = usual();
+    options.limits.bodies_bytes = 30;
+    begin(&options);
+    check_begin("a body that a handler has taken counts until it answers");
+    int first = dial();
+    say(first, POST("/take") "Content-Length: 20\r\n\r\n01234567890123456789");
+    comes_to(&n_open, 1);
+    char *got = ask(POST("/show") CLOSE "Content-Length: 20\r\n\r\n0123456789012345678");
+    check(!strncmp(got, "HTTP/1.1 503 ", 13));
+    free(got);
+    close(first);
+    comes_to(&n_gone, 1);
+    got = ask(POST("/show") CLOSE "Content-Length: 20\r\n\r\n01234567890123456789");
+    has(got, " body=20 ");
+    free(got);
+    end();
+}
+
 /* A head of 1 MB and a chunk's size of 1 MB, sent in full: the answer comes through although the server reads no more of it. */
 static void test_long_lines(void)
 {
@@ -128,7 +241,7 @@ static void test_long_lines(void)
     end();
 }
 
-/* A client that is refused before its body is read may go on to send it: a reset would take the answer from it. */
+/* A client that is refused before its body is read may go on to send it, however slowly: a reset would take the answer from it. */
 static void test_refused_body(void)
 {
     struct http_options options = usual();
@@ -136,13 +249,65 @@ static void test_refused_body(void)
     check_begin("a body that is refused can still be sent");
     int fd = dial();
     say(fd, POST("/nothing") "Content-Length: 1000\r\n\r\n");
-    free(hear(fd, "}"));
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 13; i++) {
         check(say(fd, "a"));
-        nap_ms(20);
+        nap_ms(200);
     }
+    char *got = hear(fd, NULL);
+    has(got, "HTTP/1.1 404 ");
+    free(got);
     close(fd);
     end();
+}
+
+/* Clients that send all they have before they read: the answer, which was there long before, reaches them. */
+static void test_answer_before_the_body(void)
+{
+    enum { LONG = 48 << 20 };
+    static const struct { const char *name, *head, *want; } rows[] = {
+        { "401", POST("/echo") JSON "Authorization: Bearer bad\r\nContent-Length: 50331648\r\n\r\n", "HTTP/1.1 401 " },
+        { "404", POST("/nothing") "Content-Length: 50331648\r\n\r\n", "HTTP/1.1 404 " },
+        { "413", POST("/echo") JSON "Content-Length: 50331648\r\n\r\n", "HTTP/1.1 413 " },
+        { "413, of chunks", POST("/echo") JSON "Transfer-Encoding: chunked\r\n\r\n3000000\r\n", "HTTP/1.1 413 " },
+        { "431", "GET / HTTP/1.1\r\nA: ", "HTTP/1.1 431 " },
+        { "503", GET("/hello"), "HTTP/1.1 503 " },
+    };
+    struct http_options options = usual();
+    char *body = malloc(LONG + 1);
+    memset(body, 'a', LONG);
+    body[LONG] = 0;
+    options.limits.body_bytes = 16 << 20;
+    options.limits.connections = 1;
+    begin(&options);
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        bool is_full = !strcmp(rows[i].name, "503");
+        int busy = is_full ? dial() : -1;
+        check_begin("an answer while the client sends 48 MB: %s", rows[i].name);
+        if (is_full) {
+            say(busy, GET("/idle") "\r\n");
+            comes_to(&n_open, 1);
+        }
+        int fd = dial();
+        check(say(fd, rows[i].head) && say(fd, body));
+        char *got = hear(fd, NULL);
+        check(!strncmp(got, rows[i].want, strlen(rows[i].want)));
+        has(got, "\r\nConnection: close\r\n");
+        free(got);
+        close(fd);
+        if (is_full)
+            close(busy);
+        connections_come_to(0);
+    }
+    check_begin("but not for ever");
+    int fd = dial();
+    say(fd, rows[2].head);
+    size_t n = 0;
+    while (n < 16 * (size_t)LONG && say(fd, body))
+        n += LONG;
+    check(n < 4 * (size_t)LONG);
+    close(fd);
+    end();
+    free(body);
 }
 
 /* ---- the server's end ---- */
@@ -317,9 +482,13 @@ int main(void)
 {
     test_deadlines();
     test_too_many();
+    test_resting_give_way();
+    test_slow_heads();
     test_bodies();
+    test_taken_bodies();
     test_long_lines();
     test_refused_body();
+    test_answer_before_the_body();
     test_drain();
     test_close();
     test_flat();
