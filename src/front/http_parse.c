@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -323,6 +324,24 @@ static enum http_part take_line(struct http_parser *p, size_t most, const char *
 }
 
 /* ---- the body ---- */
+/* Says what was announced, as it was written: a number may have more digits than any type holds. */
+static enum http_part refuse_long(struct http_parser *p, const char *how, const char *digits)
+{
+    enum { MOST_DIGITS = 40 };
+    size_t n = strlen(digits);
+    empty(&p->line);
+    buffer_printf(&p->line, "the body has %s%.*s%s bytes, and the limit is %zu", how, (int)MIN(n, (size_t)MOST_DIGITS), digits, n > MOST_DIGITS ? ".." : "",
+                  p->limits->body_bytes);
+    return refuse(p, 413, p->line.failed ? "the body is too long" : p->line.bytes);
+}
+
+static enum http_part refuse_long_chunk(struct http_parser *p, uint64_t size)
+{
+    char digits[24];
+    snprintf(digits, sizeof digits, "%llu", (unsigned long long)(size > UINT64_MAX - p->body.size ? size : p->body.size + size));
+    return refuse_long(p, "at least ", digits);
+}
+
 static enum http_part read_chunk_size(struct http_parser *p)
 {
     const char *c = p->line.bytes ? p->line.bytes : "";
@@ -336,7 +355,7 @@ static enum http_part read_chunk_size(struct http_parser *p)
     if (p->n_extra > MOST_EXTRA)
         return refuse(p, 400, "the extensions of chunks are too long");
     if (size > p->limits->body_bytes - p->body.size)
-        return refuse(p, 413, "the body is too long");
+        return refuse_long_chunk(p, size);
     p->left = size;
     p->state = size ? STATE_CHUNK : STATE_TRAILER;
     empty(&p->line);
@@ -389,9 +408,10 @@ static enum http_part take_body(struct http_parser *p, const char *bytes, size_t
 
 static enum http_part begin_body(struct http_parser *p)
 {
+    size_t place = 0;
     p->left = p->request.content_length;
     p->state = p->request.is_chunked ? STATE_CHUNK_SIZE : STATE_SIZED;
-    return p->left > p->limits->body_bytes ? refuse(p, 413, "the body is too long") : HTTP_MORE;
+    return p->left > p->limits->body_bytes ? refuse_long(p, "", http_request_field(&p->request, "content-length", &place)) : HTTP_MORE;
 }
 
 /* ---- the parser ---- */
