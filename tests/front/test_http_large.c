@@ -1,14 +1,41 @@
-/* test_http_large.c: long bodies and long answers hold up nobody else.  Giving back their memory at once would take the loop 40 ms and more. */
+/* test_http_large.c: long bodies and long answers hold up nobody else.  Giving back their memory at once takes 25 ms and more. */
 #include "tests/front/http_world.h"
 
-enum { ROUNDS = 3, N_MB = RUNS_SANITIZED ? 8 : 256, MB = 1 << 20, WORST_MS = 25 };        /* 5 ms are wanted, on a quiet machine */
+enum { ROUNDS = 3, N_MB = RUNS_SANITIZED ? 8 : 256, MB = 1 << 20, WORST_MS = 12 };        /* 5 ms are wanted, on a quiet machine */
 
-static double worst_ms;
 static char *megabyte;
 
-static void look_at_loop(void)
+/* Each millisecond the loop's thread notes what it has computed since: a crowded machine, which holds up threads, is no fault of ours. */
+static struct timer pulse;
+static double last_s, worst_s;
+
+static double thread_seconds(void)
 {
-    worst_ms = loop_worst_ms(loop);
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void beat(struct timer *timer)
+{
+    double now_s = thread_seconds();
+    worst_s = MAX(worst_s, now_s - last_s);
+    last_s = now_s;
+    timer_set(loop, timer, loop_now_ms(loop) + 1);
+}
+
+static void begin_pulse(void)
+{
+    worst_s = 0;
+    last_s = thread_seconds();
+    pulse.due = beat;
+    timer_set(loop, &pulse, loop_now_ms(loop));
+}
+
+static void end_pulse(void)
+{
+    beat(&pulse);
+    timer_clear(loop, &pulse);
 }
 
 static void send_length(int fd)
@@ -66,7 +93,6 @@ static const struct { const char *name; void (*ask)(int fd); } rows[] = {
     { "a body", send_length }, { "a body of chunks", send_chunks }, { "a client that leaves within its body", send_and_leave }, { "an answer", read_answer },
 };
 
-/* A crowded machine may hold up the loop by itself, but not each time. */
 static void test_held_up(void)
 {
     struct http_options options = usual();
@@ -74,21 +100,21 @@ static void test_held_up(void)
     begin(&options);
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         check_begin("%s of %d MB", rows[i].name, N_MB);
-        double best_ms = 1e9;
+        double best_s = 1;
         long before_kb = resident_kb();
-        for (int round = 0; round < ROUNDS && best_ms > WORST_MS; round++) {
-            on_loop(look_at_loop);
+        for (int round = 0; round < ROUNDS && 1000 * best_s > WORST_MS; round++) {
+            on_loop(begin_pulse);
             int fd = dial();
             rows[i].ask(fd);
             close(fd);
             connections_come_to(0);
             for (int turn = 0; turn < 2 * N_MB; turn++)         /* until all of it has been given back */
                 on_loop(nothing);
-            on_loop(look_at_loop);
-            best_ms = MIN(best_ms, worst_ms);
+            on_loop(end_pulse);
+            best_s = MIN(best_s, worst_s);
         }
-        if (!RUNS_SANITIZED && !check(best_ms < WORST_MS))
-            printf("  held up for %.1f ms\n", best_ms);
+        if (!RUNS_SANITIZED && !check(1000 * best_s < WORST_MS))
+            printf("  held up for %.1f ms\n", 1000 * best_s);
         check(RUNS_SANITIZED || resident_kb() - before_kb < 4096);
     }
     end();

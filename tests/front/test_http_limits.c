@@ -435,6 +435,71 @@ static void test_small_chunks(void)
     end();
 }
 
+/* SE-07: bodies of tiny chunks, endless lines and dribbled heads, all at once: each ends as it should, others are served meanwhile, and no
+ * memory is left with them. */
+struct attack {
+    pthread_t thread;
+    const char *begin, *more, *want;
+    size_t n_more;
+    long pause_ms;                      /* between two pieces */
+    bool is_right;
+};
+
+static void *attack_main(void *user)
+{
+    struct attack *a = user;
+    struct buffer text = { 0 };
+    int fd = dial();
+    for (size_t i = 0; i < a->n_more && !a->pause_ms; i++)
+        buffer_add_text(&text, a->more);
+    bool goes_on = say(fd, a->begin) && say(fd, text.bytes ? text.bytes : "");
+    for (size_t i = 0; i < a->n_more && a->pause_ms && goes_on; i++) {
+        nap_ms(a->pause_ms);
+        goes_on = say(fd, a->more);
+    }
+    char *got = hear(fd, NULL);
+    a->is_right = !strncmp(got, a->want, strlen(a->want));
+    free(got);
+    close(fd);
+    buffer_release(&text);
+    return NULL;
+}
+
+static void attack_all(void)
+{
+    struct attack attacks[] = {
+        { .begin = POST("/show") CLOSE "Transfer-Encoding: chunked\r\n\r\n", .more = "1\r\na\r\n", .n_more = 200000, .want = "HTTP/1.1 413 " },
+        { .begin = POST("/show") "Transfer-Encoding: chunked\r\n\r\n", .more = "0", .n_more = 1 << 20, .want = "HTTP/1.1 400 " },
+        { .begin = GET("/hello") "A: ", .more = "a", .n_more = 1 << 20, .want = "HTTP/1.1 431 " },
+        { .begin = "", .more = "G", .n_more = 100, .pause_ms = 20, .want = "HTTP/1.1 408 " },
+        { .begin = POST("/show") "Content-Length: 1000\r\n\r\n", .more = "a", .n_more = 100, .pause_ms = 20, .want = "HTTP/1.1 408 " },
+    };
+    for (size_t i = 0; i < COUNT_OF(attacks); i++)
+        check_int(pthread_create(&attacks[i].thread, NULL, attack_main, &attacks[i]), 0);
+    for (int i = 0; i < 50; i++)
+        asks_and_is_answered();
+    for (size_t i = 0; i < COUNT_OF(attacks); i++) {
+        pthread_join(attacks[i].thread, NULL);
+        if (!check(attacks[i].is_right))
+            printf("  no %s\n", attacks[i].want);
+    }
+    connections_come_to(0);
+}
+
+static void test_floods(void)
+{
+    struct http_options options = usual();
+    options.limits.head_ms = options.limits.body_ms = 1000;
+    options.limits.body_bytes = 100000;
+    begin(&options);
+    check_begin("SE-07");
+    attack_all();
+    long before_kb = resident_kb();
+    attack_all();
+    check(resident_kb() - before_kb < (RUNS_SANITIZED ? 65536 : 512));
+    end();
+}
+
 static void test_room(void)
 {
     struct http_options options = usual();
@@ -493,6 +558,7 @@ int main(void)
     test_close();
     test_flat();
     test_small_chunks();
+    test_floods();
     test_room();
     test_no_files();
     return check_done();
