@@ -57,10 +57,9 @@ static int serve(struct session *s, void *user)
     return replica_run(s->engine, &replica);
 }
 
-/* The parent may have ended before the kernel knew that this is wanted. */
-static void tie_to_parent(void)
+/* The parent may have ended before the kernel knew that this is wanted, also before this program was begun. */
+static void tie_to(pid_t parent)
 {
-    pid_t parent = getppid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         raise(SIGKILL);
@@ -79,7 +78,7 @@ static int run(struct options *o, int argc, char **argv)
     if (!o->listen)
         return report_error(error_set(ERR_USAGE, "where is it to listen?  --listen unix:PATH or HOST:PORT"));
     if (o->tied && !comm_world_given())
-        tie_to_parent();
+        tie_to((pid_t)o->tied);
     return session_run(o, argc, argv, &needs, serve, NULL);
 }
 

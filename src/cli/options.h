@@ -54,7 +54,7 @@ struct options {
     bool strict;
     const char *listen;
     uint64_t epoch;
-    bool tied;
+    long tied;                  /* 0: to nobody */
 
     /* made from the words above */
     struct mesh mesh;

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "front/socket_folder.h"
 #include "wire/client.h"
 #include "wire/frame.h"
 
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,8 +41,7 @@ struct supervisor {
     pid_t child;                    /* 0: it has been reaped */
     int status;                     /* of the child then */
     uint64_t epoch;
-    char folder[PATH_MAX];          /* of the socket; "" when there is none */
-    char socket[PATH_MAX];
+    struct socket_folder folder;    /* there while a replica starts and no longer: a connection needs no name */
     struct wire_client *client;
     struct watch watch;             /* of the client's descriptor */
     struct timer timer;             /* one at a time: what the state waits for */
@@ -72,32 +71,6 @@ static void enter(struct supervisor *s, enum state state, int64_t first_look_ms)
     s->state = state;
     s->since_ms = loop_now_ms(s->options.loop);
     wait_ms(s, first_look_ms);
-}
-
-/* ---- the folder of the socket.  It is there while a replica starts and no longer: a connection needs no name. ------------- */
-static int make_folder(struct supervisor *s)
-{
-    const char *base = getenv("XDG_RUNTIME_DIR");
-    if (!base || access(base, W_OK) < 0)
-        base = getenv("TMPDIR");
-    if (!base || !*base)
-        base = "/tmp";
-    if (snprintf(s->folder, sizeof s->folder, "%s/stoa.front.XXXXXX", base) >= (int)sizeof s->folder || !mkdtemp(s->folder)) {
-        s->folder[0] = '\0';
-        return error_set(ERR_FAILED, "no folder for the replica's socket in %s: %s", base, strerror(errno));
-    }
-    if (snprintf(s->socket, sizeof s->socket, "%s/socket", s->folder) >= (int)sizeof s->socket)
-        return error_set(ERR_FAILED, "%s: the name is too long for a socket", s->folder);
-    return 0;
-}
-
-static void remove_folder(struct supervisor *s)
-{
-    if (!s->folder[0])
-        return;
-    unlink(s->socket);
-    rmdir(s->folder);
-    s->folder[0] = '\0';
 }
 
 /* ---- the child ---------------------------------------------------------------------------------------------------------- */
@@ -131,14 +104,15 @@ static int spawn(struct supervisor *s, const char **argv)
 static int start(struct supervisor *s)
 {
     const char *argv[MAX_WORDS + 8], *const *words = s->options.words;
-    char listen[PATH_MAX + 8], epoch[24];
+    char listen[PATH_MAX + 8], epoch[24], pid[24];
     size_t n = 0;
-    int err = make_folder(s);
+    int err = socket_folder_make(&s->folder);
     if (err < 0)
         return err;
     s->epoch++;
-    snprintf(listen, sizeof listen, "unix:%s", s->socket);
+    snprintf(listen, sizeof listen, "unix:%s", s->folder.socket);
     snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)s->epoch);
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
     argv[n++] = "stoa";
     argv[n++] = "replica";
     for (size_t i = 0; words[i]; i++)
@@ -148,9 +122,10 @@ static int start(struct supervisor *s)
     argv[n++] = "--epoch";
     argv[n++] = epoch;
     argv[n++] = "--tied";
+    argv[n++] = pid;
     argv[n] = NULL;
     if ((err = spawn(s, argv)) < 0)
-        remove_folder(s);
+        socket_folder_remove(&s->folder);
     else
         enter(s, STARTING, CONNECT_MS);
     return err;
@@ -225,7 +200,7 @@ static void die(struct supervisor *s, const char *format, ...)
     if (!s->is_stopping)
         log_warning("replica %llu: %s", (unsigned long long)s->epoch, s->why);
     disconnect(s);
-    remove_folder(s);
+    socket_folder_remove(&s->folder);
     if (s->child > 0)
         kill(s->child, SIGKILL);
     s->tried_orphans = false;
@@ -295,7 +270,7 @@ static void take_hello(struct supervisor *s, const Stoa__Wire__Hello *hello)
     } else {
         snprintf(s->numerics, sizeof s->numerics, "%s", hello->numerics);
         snprintf(s->model, sizeof s->model, "%s", hello->model);
-        remove_folder(s);
+        socket_folder_remove(&s->folder);
         s->has_been_up = true;
         s->predicted_us = 0;
         s->progress_ms = loop_now_ms(s->options.loop);
@@ -339,9 +314,9 @@ static void on_ready(struct watch *watch, uint32_t events)
 static void connect_now(struct supervisor *s)
 {
     char address[PATH_MAX + 8];
-    snprintf(address, sizeof address, "unix:%s", s->socket);
+    snprintf(address, sizeof address, "unix:%s", s->folder.socket);
     struct wire_client_options options = { .address = address, .epoch = s->epoch, .on_frame = on_frame, .on_end = on_end, .user = s };
-    if (s->client || access(s->socket, F_OK) < 0 || wire_client_open(&s->client, &options) < 0)
+    if (s->client || access(s->folder.socket, F_OK) < 0 || wire_client_open(&s->client, &options) < 0)
         return;
     s->watch = (struct watch){ .ready = on_ready, .fd = wire_client_fd(s->client), .events = wire_client_events(s->client) };
     if (watch_start(s->options.loop, &s->watch) < 0) {
@@ -468,7 +443,7 @@ void supervisor_close(struct supervisor *s)
     if (!s)
         return;
     disconnect(s);
-    remove_folder(s);
+    socket_folder_remove(&s->folder);
     timer_clear(s->options.loop, &s->timer);
     if (s->child > 0)
         kill(s->child, SIGKILL);

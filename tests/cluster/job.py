@@ -36,9 +36,9 @@ def cpu_seconds(pid):
 class Job:
     """`stoa args...` running; `with` ends whatever is left of it."""
 
-    def __init__(self, *args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, **more):
+    def __init__(self, *args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=None, **more):
         self.mark, self.folder = uuid.uuid4().hex, tempfile.TemporaryDirectory()
-        self.env = {**os.environ, MARK: self.mark, "TMPDIR": self.folder.name}
+        self.env = {**os.environ, "TMPDIR": self.folder.name, **(env or {}), MARK: self.mark}
         self.process = subprocess.Popen([t.STOA, *map(str, args)], stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, env=self.env,
                                         start_new_session=True, **more)
         self.seen = {self.process.pid}      # all of its processes that a look has met

@@ -49,7 +49,7 @@ def events(body):
 class Server(Job):
     """`stoa serve MODEL --port 0 ...`; `with` waits until it is ready, unless told not to."""
 
-    def __init__(self, model, *args, is_ready=True, env=None, **more):
+    def __init__(self, model, *args, is_ready=True, **more):
         self.seen = set()
         super().__init__("serve", model, "--port", "0", *args, stdout=subprocess.DEVNULL, **more)
         self.log, self.port, self.has_log = [], None, threading.Condition()

@@ -432,8 +432,8 @@ def test_tied():
     for flags in [[], ["--layout", "tp=2"]]:
         name = f"tied {' '.join(flags)}"
         mark = "STOA_TIED_TEST"
-        args = [t.STOA, "replica", t.tiny(MODEL), "--listen", "127.0.0.1:0", "--threads", "1", "--tied", *flags]
-        script = f"import subprocess, sys; subprocess.Popen({args!r}).wait()"
+        args = [t.STOA, "replica", t.tiny(MODEL), "--listen", "127.0.0.1:0", "--threads", "1", *flags, "--tied"]
+        script = f"import os, subprocess; subprocess.Popen([*{args!r}, str(os.getpid())]).wait()"
         parent = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, env={**os.environ, mark: str(os.getpid())})
         line = parent.stderr.readline().decode()
         t.check(f"{name}: it listens", "listens on" in line, line)
@@ -444,6 +444,8 @@ def test_tied():
             wait(f"{name}: it ends with its parent", lambda: not any(map(alive, processes)), 3)
             t.check(f"{name}: the connection too", front.until_gone())
         parent.stderr.close()
+    r = t.stoa("replica", t.tiny(MODEL), "--listen", "127.0.0.1:0", "--tied", 1 << 22)
+    t.equal("tied to one that was gone before it began", r.code, -9)
 
 
 def test_where_it_listens():

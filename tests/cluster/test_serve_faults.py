@@ -133,6 +133,22 @@ def test_the_front_is_killed():
             s.nothing_is_left(name, start)
 
 
+def test_the_front_is_killed_while_the_model_loads():
+    """Nobody can remove the folder of the socket then, but who comes next does."""
+    if not t.have_model("the front is killed while the model loads"):
+        return
+    name, env = "the front is killed while the model loads", {"XDG_RUNTIME_DIR": ""}
+    with tempfile.TemporaryDirectory() as folder, Server(t.MODEL, is_ready=False, env={**env, "TMPDIR": folder}) as s:
+        t.check(f"{name}: there is a folder", s.wait_for(lambda: os.listdir(folder), START_S))
+        start = time.monotonic()
+        s.process.kill()
+        s.process.wait()
+        s.nothing_is_left(name, start)
+        r = t.stoa("serve", t.MODEL, "--port", 0, "--context", 1000000, env={**os.environ, **env, "TMPDIR": folder})
+        t.equal(f"{name}: the next server ends as it should", r.code, 2)
+        t.equal(f"{name}: and nothing of both is left", os.listdir(folder), [])
+
+
 def test_all_sleep():
     """As when a container is paused.  The front wakes first, and does not take its own sleep for the replica's."""
     for name, s, n_ranks in served("all sleep", layouts=LAYOUTS[:1]):
@@ -178,6 +194,8 @@ def test_drain():
             s.process.send_signal(signal.SIGINT)
             s.wait_for(lambda: s.status("/ready") == 503, 5)
             s.process.send_signal(signal.SIGTERM)
+            found = stream.rest()
+            t.check(f"{name}: the stream ends with an error", "error" in found[-1], found[-1])
             took = s.end(name)
             t.check(f"{name}: it ends soon", took is not None and took < ALLOWED_S, took)
     for name, s, _ in served("drain: idle"):
