@@ -83,7 +83,9 @@ static void on_over(void *user, int code)
 
 /* ---- the end ------------------------------------------------------------------------------------------------------------ */
 /*   serving ──signal──> draining ──no request left──> flushing ──sockets are empty, or FLUSH_MS──> stopping ──no process left──> over
- *                          └──drain_s: what is left fails──^                  a second signal goes there at once ──^              */
+ *                          └──drain_s: what is left fails──^               a second signal: it fails at once ──^
+ *
+ *   stopping   the loop turns, so that sockets take what they can while the replica's processes end                               */
 static void stop(struct front *f)
 {
     timer_clear(f->loop, &f->drain);
@@ -109,12 +111,17 @@ void front_request_ended(struct front *f)
         flush_sockets(f);
 }
 
-static void on_patience_over(struct timer *timer)
+static void fail_all(struct front *f)
 {
-    struct front *f = (struct front *)((char *)timer - offsetof(struct front, drain));
     struct api_error error = front_error(503, "the server ended before this answer was complete");
     error.code = "server_ends";
     requests_fail(f, &error);
+}
+
+static void on_patience_over(struct timer *timer)
+{
+    struct front *f = (struct front *)((char *)timer - offsetof(struct front, drain));
+    fail_all(f);
     if (f->drain.due != on_flushed)
         flush_sockets(f);
 }
@@ -128,6 +135,12 @@ static void begin_drain(struct front *f)
     front_request_ended(f);
 }
 
+static void end_now(struct front *f)
+{
+    fail_all(f);
+    stop(f);
+}
+
 static void on_signal(struct watch *watch, uint32_t events)
 {
     struct front *f = (struct front *)((char *)watch - offsetof(struct front, signals));
@@ -137,7 +150,7 @@ static void on_signal(struct watch *watch, uint32_t events)
         if (info.ssi_signo == SIGCHLD)
             supervisor_child(f->supervisor);
         else if (f->is_draining)
-            stop(f);
+            end_now(f);
         else
             begin_drain(f);
 }
