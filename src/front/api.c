@@ -286,6 +286,7 @@ static int fit(struct api_reader *r, struct api_request *q)
             return api_refuse_length(r, n_ids, false);
         int64_t left = (int64_t)(r->model->context - n_ids);
         q->prompts[i].max_tokens = (uint32_t)(asked < 0 ? left : MIN(asked, left));
+        q->is_cut |= asked > left;
     }
     q->min_tokens = (uint32_t)r->fields.min_tokens;
     return 0;

@@ -62,7 +62,7 @@ struct api_prompt {
     size_t n_ids;
     const char *text;                       /* of a completion, for echo */
     size_t n_text;
-    uint32_t max_tokens;                    /* as asked for, or what the context leaves; 0 only with echo or where a client says so */
+    uint32_t max_tokens;                    /* as asked for, but at most what the context leaves; 0 only with echo or where a client says so */
 };
 struct api_bias {
     uint32_t id;
@@ -92,6 +92,7 @@ struct api_request {
     int32_t priority;
     const char *cache_salt;                 /* NULL: none */
     size_t n_cache_salt;
+    bool is_cut;                            /* more tokens were asked for than the context leaves to a prompt */
     const char *unknown[8];                 /* names of fields that were not known, for the log */
     uint32_t n_unknown;
 };

@@ -25,6 +25,7 @@ struct front {
     struct auth *auth;                  /* NULL: anybody may ask */
     struct metrics metrics;
     struct names unknown;               /* fields of bodies */
+    bool has_told_cut;                  /* the log has a line on it */
     struct watch signals;
     sigset_t old_signals;
     uint32_t n_blocks;                  /* of the replica's smallest KV pool */

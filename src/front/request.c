@@ -518,6 +518,18 @@ static void begin(struct request *r)
         answer_is_complete(r);          /* no tokens were asked for */
 }
 
+/* Each once, whoever asks. */
+static void tell_oddities(struct request *r)
+{
+    struct front *f = r->front;
+    for (uint32_t i = 0; i < r->api->n_unknown; i++)
+        names_tell(&f->unknown, r->api->unknown[i]);
+    if (r->api->is_cut && !f->has_told_cut)
+        log_info("%s asks for more tokens than the context of %u leaves, and has what it leaves; so have others, which are not logged",
+                 http_request_id(r->x), f->model.context);
+    f->has_told_cut |= r->api->is_cut;
+}
+
 /* READING to WAITING, or an end. */
 static void on_read(struct worker_job *job)
 {
@@ -533,8 +545,7 @@ static void on_read(struct worker_job *job)
         refuse(r, END_BAD_REQUEST, &r->error);
         return;
     }
-    for (uint32_t i = 0; i < r->api->n_unknown; i++)
-        names_tell(&f->unknown, r->api->unknown[i]);
+    tell_oddities(r);
     uint32_t n_choices = r->api->n_prompts * r->api->n;
     if (f->is_draining) {
         refuse_for(r, 503, unready);

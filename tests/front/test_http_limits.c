@@ -449,9 +449,9 @@ static void *attack_main(void *user)
 {
     struct attack *a = user;
     struct buffer text = { 0 };
-    int fd = dial();
     for (size_t i = 0; i < a->n_more && !a->pause_ms; i++)
         buffer_add_text(&text, a->more);
+    int fd = dial();
     bool goes_on = say(fd, a->begin) && say(fd, text.bytes ? text.bytes : "");
     for (size_t i = 0; i < a->n_more && a->pause_ms && goes_on; i++) {
         nap_ms(a->pause_ms);
