@@ -253,6 +253,30 @@ def test_places():
         t.check(f"{name}: what was refused is counted", s.metrics()['stoa_requests_total{end="refused"}'] >= 1)
 
 
+def test_long_bodies():
+    """Two of 20 MB are read one after the other, and nobody else waits for them."""
+    name = "long bodies"
+    if not t.have_tiny(name):
+        return
+    body = '{"prompt": "a", "max_tokens": 1, "metadata": [' + ",".join(f'"{i:08}"' for i in range(1990000)) + "]}"
+    with Server(t.tiny("tiny-q8_0")) as s:
+        took, small, statuses = [], [], set()
+
+        def ask(*what):
+            start = time.monotonic()
+            statuses.add(s.post(COMPLETE, *what).status)
+            return time.monotonic() - start
+        threads = [threading.Thread(target=lambda: took.append(ask(body))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        while len(took) < len(threads) and any(thread.is_alive() for thread in threads):
+            small.append(ask({"prompt": "a", "max_tokens": 1}))
+        for thread in threads:
+            thread.join()
+        t.equal(f"{name}: all are answered", statuses, {200})
+        t.check(f"{name}: short requests do not wait for them", max(small) < min(took, default=0) / 3, (took, sorted(small)[-5:]))
+
+
 # ---- starts ----
 def test_health_through_load():
     if not t.have_model("health through load"):
