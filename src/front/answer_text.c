@@ -24,14 +24,19 @@ static void count_text(struct choice *c, size_t before)
         c->n_characters += ((unsigned char)c->text.bytes[i] & 0xc0) != 0x80;
 }
 
+/* Its first byte goes in alone: it may show that what is held is no character, and the token begins after what stands for that. */
 static void make_token(struct answer *a, struct choice *c)
 {
     size_t before = c->text.size, n;
     const char *bytes = tokenizer_bytes(a->model->tokenizer, (int32_t)c->ids[c->n_texts], !a->request->skip_special, &n);
+    size_t n_first = MIN(n, (size_t)1);
+    utf8_stream_add(&c->made, bytes, n_first, &c->text);
+    count_text(c, before);
     if (c->probs)
-        c->probs[c->n_texts].text_offset = c->n_characters;
+        c->probs[c->n_texts].text_offset = c->n_characters - (n_first && !c->made.n_held);
     c->n_texts++;
-    utf8_stream_add(&c->made, bytes, n, &c->text);
+    before = c->text.size;
+    utf8_stream_add(&c->made, bytes + n_first, n - n_first, &c->text);
     count_text(c, before);
 }
 

@@ -89,7 +89,7 @@ static const char *whole(struct answer *a)
 static void test_bodies(void)
 {
     struct answer *a = open_answer(CHAT(""));
-    check_begin("a whole chat");
+    check_begin("a whole chat; CT-05: the begin token that template and tokenizer both want is counted once");
     take_text(a, 0, 0, "Yes");
     check(!answer_is_over(a));
     check(!answer_finish_reason(a, 0));
@@ -276,6 +276,32 @@ static void test_logprobs(void)
         "{\"bytes:\\\\xa9\": -0.5, \"bytes:\\\\xaa\": -1.25}, {\"x\": -0.5, \"y\": -1.25}, {\"<u>\": -0.5, \"<a>\": -1.25}], "
         "\"text_offset\": [0, 0, 1, 2]}, \"finish_reason\": \"length\"}]" USAGE("3", "4", "7", "2") "}");
     answer_close(a);
+}
+
+/* A token begins at the character that its first byte belongs to. */
+static void test_text_offsets(void)
+{
+    static const struct { const char *name, *text, *want; } rows[] = {
+        { "a character a token",                     "ab",              "[0, 1]" },
+        { "a character of two",                      "\xc3\xa9x",       "[0, 0, 1]" },
+        { "one that is not finished",                "\xc3x",           "[0, 1]" },
+        { "of four bytes, not finished",             "a\xf0\x9f\x98" "b", "[0, 1, 1, 1, 2]" },
+        { "two that are not finished",               "\xc3\xc3\xa9",    "[0, 1, 1]" },
+        { "no beginning of one",                     "\xff\xffz",       "[0, 1, 2]" },
+        { "cut at the end",                          "a\xe4\xb8",       "[0, 1, 1]" },
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct answer *a = open_answer(COMPLETION(",\"logprobs\":0"));
+        check_begin("text_offset: %s", rows[i].name);
+        take_text(a, 0, 0, rows[i].text);
+        finish(a, 0, LENGTH);
+        const char *found = strstr(whole(a), "\"text_offset\": ");
+        char got[64] = "";
+        if (check(found))
+            snprintf(got, sizeof got, "%.*s", (int)strlen(rows[i].want), found + strlen("\"text_offset\": "));
+        check_text(got, rows[i].want);
+        answer_close(a);
+    }
 }
 
 static void test_submit(void)
@@ -570,6 +596,7 @@ int main(void)
     test_events();
     test_characters();
     test_logprobs();
+    test_text_offsets();
     test_submit();
     test_failures();
     test_stop_strings();
