@@ -15,6 +15,37 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* ---- the clock: what is seen of it can be put forward, and pauses are noted and not waited for ---------------------------- */
+static int64_t skipped_ms, pauses_s[16];
+static size_t n_pauses;
+
+int64_t __real_loop_now_ms(const struct loop *loop);
+int64_t __wrap_loop_now_ms(const struct loop *loop);
+void __real_timer_set(struct loop *loop, struct timer *timer, int64_t at_ms);
+void __wrap_timer_set(struct loop *loop, struct timer *timer, int64_t at_ms);
+
+int64_t __wrap_loop_now_ms(const struct loop *loop)
+{
+    return __real_loop_now_ms(loop) + skipped_ms;
+}
+
+/* The supervisor's; it looks at what it watches more often than once a second. */
+void __wrap_timer_set(struct loop *loop, struct timer *timer, int64_t at_ms)
+{
+    int64_t wait_ms = at_ms - loop_now_ms(loop);
+    if (wait_ms >= 1000) {
+        check(n_pauses < COUNT_OF(pauses_s));
+        pauses_s[n_pauses++ % COUNT_OF(pauses_s)] = wait_ms / 1000;
+        wait_ms = 0;
+    }
+    __real_timer_set(loop, timer, __real_loop_now_ms(loop) + wait_ms);
+}
+
+static void set_timer(struct loop *loop, struct timer *timer, int64_t wait_ms)
+{
+    __real_timer_set(loop, timer, __real_loop_now_ms(loop) + wait_ms);
+}
+
 /* ---- the replica -------------------------------------------------------------------------------------------------------- */
 static const char *value_of(int argc, char **argv, const char *flag)
 {
@@ -89,6 +120,8 @@ static int replica(int argc, char **argv)
     struct wire_server_options options = { value_of(argc, argv, "--listen"), epoch, &hello };
     if (wire_server_open(&server, &options) < 0)
         return 9;
+    if (!strcmp(does, "dies when it is told") && wire_server_take(server, 30000))
+        return 7;
     for (int turn = 0; turn < 600; turn++) {
         bool is_stuck = !strcmp(does, "is stuck") && is_first && turn > 3;
         if (strcmp(does, "has measured nothing") && !is_stuck)
@@ -105,6 +138,7 @@ static int replica(int argc, char **argv)
 }
 
 /* ---- the front ---------------------------------------------------------------------------------------------------------- */
+enum { N_TOLD = 11 };
 static const struct life { const char *does; uint64_t last_epoch; int n_ups, n_downs, code, rest_ms; } lives[] = {
     { "goes on",              1, 1, 0, 0, 3000 },
     { "has measured nothing", 1, 1, 0, 0, 3000 },
@@ -114,9 +148,14 @@ static const struct life { const char *does; uint64_t last_epoch; int n_ups, n_d
     { "leaves an orphan",     2, 2, 1, 0, 0 },
     { "fails at first",       2, 1, 0, 0, 0 },
     { "another model",        3, 2, 2, 0, 0 },
+    { "dies when it is told", N_TOLD + 1, N_TOLD + 1, N_TOLD, 0, 0 },
+    { "goes on beside a front that is stopped", 1, 1, 0, 0, 1000 },
     { "exit 3",               1, 0, 0, 3, 0 },
     { "exit 2",               1, 0, 0, 2, 0 },
 };
+/* After each death but the first and the ninth, before which it was well for a minute; before the eleventh it was not quite. */
+static const int64_t wanted_pauses_s[] = { 1, 2, 4, 8, 16, 30, 30, 1, 2 };
+enum { MINUTE_MS = 60000, LESS_MS = 45000, STOPPED_MS = 15000 };
 
 struct front {
     const struct life *life;
@@ -128,13 +167,25 @@ struct front {
     bool is_over, was_late;
 };
 
+static void tell_to_die(struct front *f)
+{
+    Stoa__Wire__Cancel body = STOA__WIRE__CANCEL__INIT;
+    Stoa__Wire__Frame frame = STOA__WIRE__FRAME__INIT;
+    frame.body_case = STOA__WIRE__FRAME__BODY_CANCEL;
+    frame.cancel = &body;
+    skipped_ms += f->n_ups == 9 ? MINUTE_MS : f->n_ups == 11 ? LESS_MS : 0;
+    check_int(supervisor_send(f->supervisor, &frame), 0);
+}
+
 static void on_up(void *user, const Stoa__Wire__Hello *hello)
 {
     struct front *f = user;
     check_text(hello->numerics, "n");
     check(supervisor_is_up(f->supervisor));
     if (++f->n_ups == f->life->n_ups)
-        timer_set(f->loop, &f->rest, loop_now_ms(f->loop) + f->life->rest_ms);
+        set_timer(f->loop, &f->rest, f->life->rest_ms);
+    else if (!strcmp(f->life->does, "dies when it is told"))
+        tell_to_die(f);
 }
 
 static void on_down(void *user, const char *why)
@@ -146,8 +197,10 @@ static void on_down(void *user, const char *why)
 
 static void on_frame(void *user, const Stoa__Wire__Frame *frame)
 {
-    (void)user;
+    struct front *f = user;
     check_int(frame->body_case, STOA__WIRE__FRAME__BODY_PROGRESS);
+    if (!strcmp(f->life->does, "goes on beside a front that is stopped"))
+        skipped_ms += STOPPED_MS;
 }
 
 static void on_over(void *user, int code)
@@ -190,9 +243,10 @@ static void test_life(const struct life *life)
     sigprocmask(SIG_BLOCK, &signals, &old);
     if (!check_int(loop_open(&f.loop), 0))
         return;
+    n_pauses = 0;
     f.signals = (struct watch){ .ready = on_signal, .fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC), .events = EPOLLIN };
     check_int(watch_start(f.loop, &f.signals), 0);
-    timer_set(f.loop, &f.limit, loop_now_ms(f.loop) + 30000);
+    set_timer(f.loop, &f.limit, 30000);
     struct supervisor_options options = { .loop = f.loop, .words = words, .signals = &old, .on_up = on_up, .on_down = on_down, .on_frame = on_frame,
                                           .on_over = on_over, .user = &f };
     if (check_int(supervisor_open(&f.supervisor, &options), 0)) {
@@ -205,6 +259,8 @@ static void test_life(const struct life *life)
         check(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
         supervisor_close(f.supervisor);
     }
+    if (!strcmp(life->does, "dies when it is told") && check_int(n_pauses, COUNT_OF(wanted_pauses_s)))
+        check_bytes("pauses", pauses_s, wanted_pauses_s, sizeof wanted_pauses_s);
     watch_stop(f.loop, &f.signals);
     close(f.signals.fd);
     loop_close(f.loop);
