@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import traceback
 
@@ -39,16 +40,18 @@ def real(name):
 MODEL = real("smollm2")
 
 passed, failed, skipped = 0, 0, 0
+counting = threading.Lock()
 
 
 # ---- saying what was seen ----
 def check(name, ok, detail=""):
     global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAIL {name}: {detail}" if detail != "" else f"FAIL {name}", flush=True)
+    with counting:
+        if ok:
+            passed += 1
+        else:
+            failed += 1
+            print(f"FAIL {name}: {detail}" if detail != "" else f"FAIL {name}", flush=True)
     return bool(ok)
 
 
@@ -58,11 +61,12 @@ def equal(name, got, want):
 
 def skip(name, reason):
     global skipped, failed
-    print(f"SKIP {name}: {reason}", flush=True)
-    if os.environ.get("CI") == "true":
-        failed += 1
-    else:
-        skipped += 1
+    with counting:
+        print(f"SKIP {name}: {reason}", flush=True)
+        if os.environ.get("CI") == "true":
+            failed += 1
+        else:
+            skipped += 1
 
 
 def each(function, items):
@@ -72,6 +76,20 @@ def each(function, items):
             function(item)
         except Exception:
             check(getattr(item, "name", item), False, traceback.format_exc().strip())
+
+
+def side_by_side(function, items):
+    """As each(), all at the same time: for those that mostly wait."""
+    def one(item):
+        start = time.monotonic()
+        each(function, [item])
+        if os.environ.get("TEST_TIMES"):
+            print(f"{time.monotonic() - start:8.2f} s  {item}", flush=True)
+    threads = [threading.Thread(target=one, args=(item,)) for item in items]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def run(names):

@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""What goes wrong around `stoa serve`: ranks that die or stop, clients that leave, a front that dies, signals to end, bad starts."""
+"""What goes wrong around `stoa serve`: ranks that die or stop, clients that leave, a front that dies, signals to end, bad starts.
+
+Most of it is waiting, so what needs no other's quiet runs side by side, each with a server of its own.  long_chaos.py has more of it, on
+a model that takes its time.
+"""
 import os
 import shutil
 import signal
@@ -9,23 +13,30 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from job import ALLOWED_S
+from job import ALLOWED_S, cpu_seconds
 from server import START_S, Server, t, text_of
 
-LAYOUTS = (("tp=1", 1), ("tp=2", 2))
+LAYOUTS = ("tp=1", "tp=2")
+KILL, STOP, TERM = signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM
 COMPLETE = "/v1/completions"
-LONG = {"prompt": "Once upon a time", "max_tokens": 4000, "temperature": 0, "ignore_eos": True}
+ONE = ("--max-sequences", 1)
+SLOW = (*ONE, "--isa", "c", "--threads", 1)         # some 200 tokens a second; several ranks are much slower
+ANSWER = {"prompt": "Once upon a time", "max_tokens": 900, "temperature": 0, "ignore_eos": True}
+LONG = {**ANSWER, "n": 64}                          # 20 s, where one is computed at a time
 RED_S, BACK_S = 10, 60      # on a crowded machine; 3 and 10 are wanted on a quiet one
 
 
-def served(name, *args, layouts=LAYOUTS):
-    """Yields (name with the layout, a server of a model that takes its time, how many ranks)."""
-    if not t.have_model(name):
+def served(name, layout, *args):
+    """Yields (name with the layout, a server, how many ranks), once, when it is ready."""
+    if not t.have_tiny(name):
         return
-    for layout, n_ranks in layouts:
-        with Server(t.MODEL, "--layout", layout, *args) as server:
-            if t.check(f"{name}, {layout}: it is ready", server.port and server.status("/ready") == 200, server.log[-5:]):
-                yield f"{name}, {layout}", server, n_ranks
+    with Server(t.tiny("tiny-q8_0"), "--layout", layout, *args) as server:
+        if t.check(f"{name}, {layout}: it is ready", server.port and server.status("/ready") == 200, server.log[-5:]):
+            yield f"{name}, {layout}", server, int(layout[-1])
+
+
+def metric(s, name):
+    return s.metrics()[name]
 
 
 def goes_red_and_comes_back(name, s):
@@ -52,79 +63,113 @@ def goes_red_and_comes_back(name, s):
 
 
 # ---- ranks ----
-def test_a_rank_dies():
-    for name, s, n_ranks in served("a rank dies"):
+def an_idle_rank_dies(case):
+    """DF-02: the group is built again, and nothing of the old one is left."""
+    layout, rank = case
+    for name, s, n_ranks in served("an idle rank dies", layout):
         want = s.complete("The sea", 20).text
-        for rank in range(n_ranks):
-            for number in (signal.SIGKILL, signal.SIGSTOP):
-                what = f"{name}: idle, {number.name} of rank {rank}"
-                before = s.ranks(n_ranks)
-                if not t.check(f"{what}: it is there", before[rank], before):
-                    continue
-                os.kill(before[rank], number)
-                goes_red_and_comes_back(what, s)
-                t.check(f"{what}: no process of before is left", not set(before) & set(s.pids()), before)
-                t.equal(f"{what}: the same answer after", s.complete("The sea", 20).text, want)
-        restarts = s.metrics()["stoa_replica_restarts_total"]
-        t.check(f"{name}: each is counted", restarts >= 2 * n_ranks, restarts)      # more where a crowd held up a replica for 2 s
-        s.process.send_signal(signal.SIGTERM)
+        for number in (KILL, STOP):
+            what = f"{name}: {number.name} of rank {rank}"
+            before = s.ranks(n_ranks)
+            if not t.check(f"{what}: it is there", before[rank], before):
+                continue
+            os.kill(before[rank], number)
+            goes_red_and_comes_back(what, s)
+            t.check(f"{what}: no process of before is left", not set(before) & set(s.pids()), before)
+            t.equal(f"{what}: the same answer after", s.complete("The sea", 20).text, want)
+        restarts = metric(s, "stoa_replica_restarts_total")
+        t.check(f"{name}: each is counted", restarts >= 2, restarts)        # more where a crowd held up a replica for 2 s
+        s.process.send_signal(TERM)
         s.end(name)
 
 
+def a_busy_rank_dies(case):
+    """SS-09, DF-03, DF-09: a stream that has begun ends with an error; what has not begun is answered as if nothing had been."""
+    layout, rank, number = case
+    for name, s, n_ranks in served(f"{number.name} of busy rank {rank}", layout):
+        want, whole = s.complete("The sea", 900).text, {}
+        with s.stream(COMPLETE, {**ANSWER, "n": 48}) as stream:
+            t.equal(f"{name}: the stream begins", len(stream.events(5)), 5)
+            waiting = threading.Thread(target=lambda: whole.update(r=s.complete("The sea", 900)))
+            waiting.start()
+            s.wait_for(lambda: metric(s, "vllm:num_requests_running") == 49, 10)
+            os.kill(s.ranks(n_ranks)[rank], number)
+            found = stream.rest()
+            waiting.join()
+        last = found[-1]
+        t.check(f"{name}: the stream ends with an error event", isinstance(last, dict) and last.get("error", {}).get("message"), last)
+        t.check(f"{name}: without [DONE] and finish reason",
+                "[DONE]" not in found and not any(c["finish_reason"] for e in found for c in e.get("choices", [])), found[-3:])
+        t.check(f"{name}: the other is answered whole", whole["r"].status == 200 and whole["r"].text == want, whole["r"])
+        t.equal(f"{name}: the error is counted", metric(s, 'vllm:request_success_total{finished_reason="error"}'), 1)
+        t.check(f"{name}: nobody aborts", not any("signal 6" in line or "Abort" in line for line in s.log), s.log[-5:])
+
+
 def test_a_busy_rank_dies():
-    """A stream that has begun ends with an error; what has not begun is answered as if nothing had been."""
-    for name, s, n_ranks in served("a busy rank dies"):
-        want = s.complete("The sea", 60).text
-        for number in (signal.SIGKILL, signal.SIGSTOP):
-            what = f"{name}: {number.name}"
-            whole = {}
-            with s.stream(COMPLETE, LONG) as stream:
-                t.equal(f"{what}: the stream begins", len(stream.events(5)), 5)
-                waiting = threading.Thread(target=lambda: whole.update(r=s.complete("The sea", 60)))
-                waiting.start()
-                s.wait_for(lambda: s.metrics()["vllm:num_requests_running"] == 2, 10)
-                os.kill(s.ranks(n_ranks)[-1], number)
-                found = stream.rest()
-                waiting.join()
-            last = found[-1]
-            t.check(f"{what}: the stream ends with an error event", isinstance(last, dict) and last.get("error", {}).get("message"), last)
-            t.check(f"{what}: without [DONE] and finish reason",
-                    "[DONE]" not in found and not any(c["finish_reason"] for e in found for c in e.get("choices", [])), found[-3:])
-            t.check(f"{what}: the other is answered whole", whole["r"].status == 200 and whole["r"].text == want, whole["r"])
-            t.check(f"{what}: it is ready again", s.wait_ready(), s.log[-5:])
-        m = s.metrics()
-        t.equal(f"{name}: errors are counted", m['vllm:request_success_total{finished_reason="error"}'], 2)
+    t.side_by_side(a_busy_rank_dies, [("tp=1", 0, KILL), ("tp=2", 0, KILL), ("tp=2", 1, KILL)])
+    t.side_by_side(a_busy_rank_dies, [("tp=1", 0, STOP), ("tp=2", 0, STOP), ("tp=2", 1, STOP)])
 
 
-def test_a_request_dies_twice():
-    for name, s, n_ranks in served("a request dies twice", layouts=LAYOUTS[:1]):
+def a_request_dies_twice():
+    """SS-09: the client that has seen nothing gets a 503."""
+    for name, s, _ in served("a request dies twice", "tp=1", *ONE):
         got = {}
         asking = threading.Thread(target=lambda: got.update(r=s.post(COMPLETE, LONG)))
         asking.start()
         for _ in range(2):
-            s.wait_for(lambda: s.metrics()["vllm:num_requests_running"] == 1, START_S)
-            os.kill(s.ranks(n_ranks)[0], signal.SIGKILL)
+            s.wait_for(lambda: metric(s, "vllm:num_requests_running") == 1, START_S)
+            os.kill(s.ranks(1)[0], KILL)
             s.wait_for(lambda: s.status("/ready") == 503, RED_S)
         asking.join()
         t.check(f"{name}: it is refused", got["r"].status == 503 and "twice" in got["r"].error["message"], got["r"])
         t.check(f"{name}: the replica is back", s.wait_ready(), s.log[-5:])
 
 
-def test_the_launcher_dies():
-    for name, s, n_ranks in served("the launcher dies", layouts=LAYOUTS[1:]):
+def the_launcher_dies():
+    for name, s, n_ranks in served("the launcher dies", "tp=2"):
         before = s.ranks(n_ranks)
         launchers = [p for p in s.pids() if "mpirun" in s.command(p)]
         t.equal(f"{name}: it is there", len(launchers), 1)
-        os.kill(launchers[0], signal.SIGKILL)
+        os.kill(launchers[0], KILL)
         goes_red_and_comes_back(name, s)
         t.check(f"{name}: no rank of before is left", not set(before) & set(s.pids()), before)
-        s.process.send_signal(signal.SIGTERM)
+        s.process.send_signal(TERM)
         s.end(name)
 
 
+def the_model_is_gone():
+    """DF-07, DF-12: starts that fail come with growing pauses, cost nothing and say little; another model is not taken up."""
+    name, failures = "the model is gone", []
+    if not t.have_tiny(name):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        model, aside = os.path.join(folder, "m.gguf"), os.path.join(folder, "aside")
+        shutil.copyfile(t.tiny("tiny-q8_0"), model)
+        with Server(model) as s:
+            def fails(n, line):
+                if s.wait_for(lambda: sum(line in x for x in s.log) >= n, 60):
+                    failures.append((time.monotonic(), len(s.log), cpu_seconds(s.process.pid)))
+                return len(failures)
+            want = s.complete("The sea", 20).text
+            os.rename(model, aside)
+            os.kill(s.ranks(1)[0], KILL)
+            if not t.equal(f"{name}: it is tried again and again", [fails(n, "exit code 3") for n in (1, 2, 3)], [1, 2, 3]):
+                return t.check(name, False, s.log[-9:])
+            (first, n_lines, cpu_s), (second, *_), (third, n_after, cpu_after_s) = failures
+            t.check(f"{name}: after 1 and 2 s", second - first > 0.9 and third - second > 1.9, (second - first, third - second))
+            t.check(f"{name}: few lines of the log each time", n_after - n_lines < 16, s.log[n_lines:])
+            t.check(f"{name}: waiting is cheap", cpu_after_s - cpu_s < 0.05 * (third - first) + 0.1, cpu_after_s - cpu_s)
+            t.equal(f"{name}: the port is open", (s.status("/live"), s.status("/ready"), s.complete("a", 1).status), (200, 503, 503))
+            shutil.copyfile(t.tiny("tiny-q4_0"), model)
+            t.check(f"{name}: another is named and not served", fails(1, "another model") == 4 and s.status("/ready") == 503, s.log[-5:])
+            os.rename(aside, model)
+            t.check(f"{name}: with the old one it is ready", s.wait_ready(), s.log[-5:])
+            t.equal(f"{name}: the same answer", s.complete("The sea", 20).text, want)
+
+
 # ---- the front ----
-def test_the_front_is_killed():
-    for name, s, n_ranks in served("the front is killed"):
+def the_front_is_killed(layout):
+    for name, s, _ in served("the front is killed", layout, *ONE):
         with s.stream(COMPLETE, LONG) as stream:
             stream.events(3)
             start = time.monotonic()
@@ -149,30 +194,46 @@ def test_the_front_is_killed_while_the_model_loads():
         t.equal(f"{name}: and nothing of both is left", os.listdir(folder), [])
 
 
-def test_all_sleep():
+def all_sleep():
     """As when a container is paused.  The front wakes first, and does not take its own sleep for the replica's."""
-    for name, s, n_ranks in served("all sleep", layouts=LAYOUTS[:1]):
+    for name, s, n_ranks in served("all sleep", "tp=1"):
         s.complete("The sea", 20)
         everybody = [s.process.pid, *s.ranks(n_ranks)]
         for pid in everybody:
-            os.kill(pid, signal.SIGSTOP)
+            os.kill(pid, STOP)
         time.sleep(4)
         for pid in everybody:
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.5)
         time.sleep(1)
         t.equal(f"{name}: it is ready", s.status("/ready"), 200)
-        t.equal(f"{name}: nothing was started again", s.metrics()["stoa_replica_restarts_total"], 0)
+        t.equal(f"{name}: nothing was started again", metric(s, "stoa_replica_restarts_total"), 0)
 
 
-def test_drain():
-    for name, s, _ in served("drain"):
-        with s.stream(COMPLETE, {**LONG, "max_tokens": 60}) as stream:
+def the_front_sleeps(layout):
+    """Alone, under load: what it finds when it wakes is progress of long ago."""
+    for name, s, _ in served("the front sleeps", layout, *ONE):
+        with s.stream(COMPLETE, {**LONG, "n": 128}) as stream:
+            stream.events(3)
+            s.process.send_signal(STOP)
+            time.sleep(15)
+            s.process.send_signal(signal.SIGCONT)
+            t.equal(f"{name}: the stream goes on", len(stream.events(100)), 100)
+            time.sleep(3)
+            t.equal(f"{name}: it is ready", s.status("/ready"), 200)
+            t.equal(f"{name}: nothing was started again", metric(s, "stoa_replica_restarts_total"), 0)
+
+
+# ---- the end ----
+def drain(layout):
+    """RT-08: not ready at once, nothing new, what runs ends whole."""
+    for name, s, _ in served("drain", layout, *ONE):
+        with s.stream(COMPLETE, {**ANSWER, "n": 4}) as stream:
             stream.events(2)
             kept = s.connect()
             kept.request("GET", "/ready")
             kept.getresponse().read()
-            s.process.send_signal(signal.SIGTERM)
+            s.process.send_signal(TERM)
             t.check(f"{name}: not ready at once", s.wait_for(lambda: s.status("/ready") == 503, 5))
             t.equal(f"{name}: alive and healthy", (s.status("/live"), s.status("/health")), (200, 200))
             r = s.complete("a", 1)
@@ -181,47 +242,73 @@ def test_drain():
             t.equal(f"{name}: the running stream ends whole", found[-1], "[DONE]")
             kept.close()
         s.end(name)
-    for name, s, _ in served("drain: too long", "--drain-timeout", 1):
+
+
+def drain_too_long(layout):
+    for name, s, _ in served("drain: too long", layout, *ONE, "--drain-timeout", 1):
         with s.stream(COMPLETE, LONG) as stream:
             stream.events(2)
-            s.process.send_signal(signal.SIGTERM)
+            s.process.send_signal(TERM)
             found = stream.rest()
             t.check(f"{name}: the stream ends with an error", "error" in found[-1], found[-1])
         s.end(name)
-    for name, s, _ in served("drain: a second signal"):
+
+
+def drain_at_once(layout):
+    for name, s, _ in served("drain: a second signal", layout, *ONE):
         with s.stream(COMPLETE, LONG) as stream:
             stream.events(2)
-            s.process.send_signal(signal.SIGINT)
+            s.process.send_signal(TERM)
             s.wait_for(lambda: s.status("/ready") == 503, 5)
-            s.process.send_signal(signal.SIGTERM)
+            s.process.send_signal(TERM)
             found = stream.rest()
             t.check(f"{name}: the stream ends with an error", "error" in found[-1], found[-1])
             took = s.end(name)
             t.check(f"{name}: it ends soon", took is not None and took < ALLOWED_S, took)
-    for name, s, _ in served("drain: idle"):
-        s.process.send_signal(signal.SIGTERM)
+
+
+def drain_idle(layout):
+    for name, s, _ in served("drain: idle", layout):
+        s.process.send_signal(TERM)
         took = s.end(name)
         t.check(f"{name}: it ends soon", took is not None and took < ALLOWED_S, took)
 
 
+def test_ends():
+    t.side_by_side(lambda case: case[0](case[1]), [(end, layout) for end in (drain, drain_at_once, drain_idle, the_front_is_killed) for layout in LAYOUTS])
+
+
 # ---- streams ----
-def test_quiet_streams():
-    """Headers come at once, comments while nothing else does."""
-    for name, s, _ in served("quiet streams", "--keep-alive", "1", "--max-sequences", "1", layouts=LAYOUTS[:1]):
+def quiet_streams():
+    """SS-10: headers come at once, comments while nothing else does."""
+    for name, s, _ in served("quiet streams", "tp=1", *ONE, "--keep-alive", 1):
         with s.stream(COMPLETE, LONG) as first:
             first.events(2)
             start = time.monotonic()
-            with s.stream(COMPLETE, {**LONG, "max_tokens": 2}) as second:
-                t.check(f"{name}: headers at once", second.response.status == 200 and time.monotonic() - start < 3, time.monotonic() - start)
+            with s.stream(COMPLETE, {**ANSWER, "max_tokens": 2}) as second:
+                t.check(f"{name}: headers at once", second.response.status == 200 and time.monotonic() - start < 5, time.monotonic() - start)
                 lines = [second.line() for _ in range(3)]
                 t.check(f"{name}: comments while it waits", all(line.startswith(":") for line in lines), lines)
+                first.events(300)
+                t.check(f"{name}: none between tokens", b"\n:" not in first.seen, first.seen[:200])
                 first.close()
                 found = second.rest()
                 t.equal(f"{name}: then the answer", (len(text_of(found)) > 0, found[-1]), (True, "[DONE]"))
-    for name, s, _ in served("no comments", "--keep-alive", "0", "--max-sequences", "1", layouts=LAYOUTS[:1]):
+
+
+def a_long_prefill():
+    """SS-10: so is a prompt that takes its time."""
+    for name, s, _ in served("a long prefill", "tp=1", *SLOW, "--keep-alive", 1):
+        with s.stream(COMPLETE, {**ANSWER, "prompt": list(range(3, 253)) * 4, "max_tokens": 2}) as stream:
+            lines = [stream.line() for _ in range(2)]
+            t.check(f"{name}: comments while it is computed", all(line.startswith(":") for line in lines), lines)
+
+
+def no_comments():
+    for name, s, _ in served("no comments", "tp=1", *ONE, "--keep-alive", 0):
         with s.stream(COMPLETE, LONG) as first:
             first.events(2)
-            with s.stream(COMPLETE, {**LONG, "max_tokens": 2}) as second:
+            with s.stream(COMPLETE, {**ANSWER, "max_tokens": 2}) as second:
                 time.sleep(2)
                 first.close()
                 second.rest()
@@ -229,28 +316,41 @@ def test_quiet_streams():
 
 
 # ---- the queue ----
-def test_a_client_leaves_the_queue():
-    for name, s, _ in served("a client leaves the queue", "--max-sequences", "1", layouts=LAYOUTS[:1]):
-        with s.stream(COMPLETE, {**LONG, "max_tokens": 100}) as first:
+def a_client_leaves_the_queue():
+    """SS-13: it is never computed, and who is behind it is next."""
+    for name, s, _ in served("a client leaves the queue", "tp=1", *ONE):
+        with s.stream(COMPLETE, {**ANSWER, "n": 12}) as first:
             first.events(2)
-            with s.stream(COMPLETE, {**LONG, "max_tokens": 1000}):
-                s.wait_for(lambda: s.metrics()["vllm:num_requests_waiting"] == 1, 10)
+            with s.stream(COMPLETE, ANSWER):
+                s.wait_for(lambda: metric(s, "vllm:num_requests_waiting") > 1, 2)
             last = s.complete("The sea", 5)
             t.check(f"{name}: the one behind it is served", last.status == 200 and len(first.rest()) > 2, last)
-        t.equal(f"{name}: nothing was computed for it", s.metrics()["vllm:generation_tokens_total"], 105)
+        n = metric(s, "vllm:generation_tokens_total")
+        t.check(f"{name}: nothing was computed for it", n == 12 * 900 + 5, f"{n}, {s.log[-5:]}")
 
 
-def test_places():
+def places():
     """Each choice takes a place of --max-queue, and gives it back."""
-    for name, s, _ in served("places", "--max-queue", "4", layouts=LAYOUTS[:1]):
-        with s.stream(COMPLETE, {**LONG, "n": 3}) as stream:
+    for name, s, _ in served("places", "tp=1", *SLOW, "--max-queue", 4):
+        with s.stream(COMPLETE, {**ANSWER, "n": 3}) as stream:
             stream.events(2)
             r = s.complete("a", 1, n=2)
             t.check(f"{name}: two more are too many", r.status == 429 and r.headers["retry-after"] and r.error["type"] == "rate_limit_error", r)
-            t.equal(f"{name}: one more is not", s.complete("a", 1).status, 200)
+            with s.stream(COMPLETE, ANSWER) as fourth:
+                t.equal(f"{name}: one more is not", fourth.response.status, 200)
             t.equal(f"{name}: it is ready all the time", s.status("/ready"), 200)
         t.check(f"{name}: then there is room for four", s.wait_for(lambda: s.complete("a", 1, n=4).status == 200, 10))
-        t.check(f"{name}: what was refused is counted", s.metrics()['stoa_requests_total{end="refused"}'] >= 1)
+        t.check(f"{name}: what was refused is counted", metric(s, 'stoa_requests_total{end="refused"}') >= 1)
+
+
+# ---- what waits ----
+def test_what_waits():
+    """The longest first."""
+    t.side_by_side(lambda case: case[0](*case[1:]), [
+        (the_front_sleeps, "tp=1"), (the_model_is_gone,), (all_sleep,), (a_request_dies_twice,), (the_launcher_dies,),
+        (an_idle_rank_dies, ("tp=1", 0)), (an_idle_rank_dies, ("tp=2", 0)), (an_idle_rank_dies, ("tp=2", 1))])
+    t.side_by_side(lambda case: case[0](*case[1:]), [
+        (quiet_streams,), (a_long_prefill,), (no_comments,), (drain_too_long, "tp=1"), (drain_too_long, "tp=2"), (a_client_leaves_the_queue,), (places,)])
 
 
 def test_long_bodies():
