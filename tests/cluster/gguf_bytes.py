@@ -44,6 +44,21 @@ def key(name, kind, value):
     return string(name) + struct.pack("<I", kind) + value
 
 
+def with_u32(data, name, value):
+    """The bytes of the file with one more key."""
+    n_tensors, n_keys = struct.unpack_from("<QQ", data, 8)
+    at = 24
+    for _ in range(n_keys):
+        at = skip_value(data, at, STRING)
+        at = skip_value(data, at + 4, struct.unpack_from("<I", data, at)[0])
+    end_of_keys = at
+    for _ in range(n_tensors):
+        at = skip_value(data, at, STRING)
+        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 12
+    head = data[:16] + struct.pack("<Q", n_keys + 1) + data[24:end_of_keys] + key(name, 4, struct.pack("<I", value)) + data[end_of_keys:at]
+    return head + b"\0" * (-len(head) % 32) + data[(at + 31) // 32 * 32:]
+
+
 def write_giant(path, dim=8192, layers=80, heads=64, ffn=28672, vocab=256):
     """A model of 70 billion weights of f32: a file of 256 GB that takes no room, as nothing is written into it."""
     plain = [chr(b) if 33 <= b < 127 or 161 <= b < 173 or 174 <= b else None for b in range(256)]
