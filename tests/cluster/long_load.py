@@ -103,8 +103,12 @@ def test_clients():
 
 # ---- 10,000 requests ----
 def short(r, number):
-    """(body, after how many events the client leaves)"""
+    """(body, after how many events the client leaves).  A third has one prompt, which the cache knows; a third shares no cache; MO-07."""
     body = {"prompt": f"{number} {some_words(r, r.randrange(1, 12))}", "max_tokens": r.randrange(1, 6), "temperature": 1}
+    if number // 8 % 3 == 0:
+        body["prompt"] = "Once upon a time the keeper of the light said to be the old king of the winter sea"
+    elif number // 8 % 3 == 1:
+        body["cache_salt"] = str(number)
     body["stream"] = number % 3 == 0
     if number % 2:
         body["logprobs"] = 3
@@ -126,6 +130,7 @@ class Kept:
 
 
 def test_short_requests():
+    """MO-06, MO-07: what one leaves behind would show."""
     if not t.have_tiny("short requests"):
         return
     for layout, n_ranks, n_requests, n_first in SHORT:

@@ -142,10 +142,13 @@ def test_stop_ids_and_logprobs():
         t.check("none are sent that are not wanted", all(not x["top"] and math.isfinite(x["logprob"]) for x in front.tokens[3]))
         front.submit(4, prompt, 0)
         t.equal("nothing to generate", front.answer(4)[1]["reason"], frames.LENGTH)
+        front.submit(5, prompt, 2**32 - 1, min_tokens=2**32 - 1, stop_ids=[ids[0]])
+        t.equal("as much as can be asked for is as much as fits", front.answer(5)[1]["reason"], frames.LENGTH)
 
 
 # ---- refusals ----
 def test_refusals():
+    """SE-11: nothing that a frame says is an index before it has been compared with what there is."""
     if not t.have_tiny("refusals"):
         return
     rows = [
@@ -157,6 +160,13 @@ def test_refusals():
         ("top_p 0", {"sampling": {"top_p": 0.0}}, "top-p"),
         ("no sampling at all", {"sampling": None}, "top-p"),
         ("a negative temperature", {"sampling": {"top_p": 1.0, "temperature": -1.0}}, "temperature"),
+        ("a bias on a token beyond all", {"sampling": {"top_p": 1.0, "bias": [{"id": 301, "add": 1.0}]}}, "token 301"),
+        ("one beyond 31 bits", {"sampling": {"top_p": 1.0, "bias": [{"id": 2**32 - 1, "add": 1.0}]}}, "does not exist"),
+        ("a bias that is no number", {"sampling": {"top_p": 1.0, "bias": [{"id": 1, "add": math.nan}]}}, "not a number"),
+        ("a stop token beyond all", {"stop_ids": [301]}, "301"),
+        ("one that was before", {"so_far": [301]}, "token 301 does not exist"),
+        ("a penalty that is no number", {"sampling": {"top_p": 1.0, "repetition_penalty": math.nan}}, "penalt"),
+        ("all of the largest", {"max_tokens": 2**32 - 1, "min_tokens": 2**32 - 1, "so_far": [5] * 1025}, "context of 1024"),
         ("more top logprobs than are given", {"logprobs": True, "top_logprobs": 200}, "top logprobs"),
     ]
     with Replica("--max-queue", 3) as replica, replica.front() as front:
@@ -270,6 +280,9 @@ def test_broken_protocol():
         good.send_bytes(frames.frame(EPOCH - 1, submit={**submit, "request": 5}) + frames.frame(EPOCH, submit={**submit, "request": 6, "max_tokens": 3}))
         t.equal("after all that another goes on", good.answer(6)[1]["reason"], frames.LENGTH)
         t.check("a frame of an old epoch is dropped", 5 not in good.finished and 5 not in good.tokens)
+        good.send_bytes(b"\0\0\0\0" + frames.frame(EPOCH) + frames.frame(EPOCH, cancel={}))
+        good.submit(7, [1, 2, 3], 3)
+        t.equal("frames of nothing are nothing", good.answer(7)[1]["reason"], frames.LENGTH)
         known = frames.frame(EPOCH, submit={**submit, "request": 8, "max_tokens": 3})[4:] + b"\xa2\x06\x03abc\xa8\x06\x05"
         good.send_bytes(len(known).to_bytes(4, "little") + known)
         t.equal("unknown fields are skipped", good.answer(8)[1]["reason"], frames.LENGTH)

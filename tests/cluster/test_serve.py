@@ -221,8 +221,8 @@ def test_metrics():
         n_prompt = s.complete("a b c", 1).json["usage"]["prompt_tokens"]
         t.equal(f"{name}: ends by reason", [step[f'stoa_requests_total{{end="{e}"}}'] for e in ("length", "abort", "error", "bad_request")], [4, 2, 0, 1])
         t.equal(f"{name}: as vLLM has them", [step[f'vllm:request_success_total{{finished_reason="{e}"}}'] for e in ("length", "abort")], [4, 2])
-        t.equal(f"{name}: choices are counted each", step["stoa_choices_total"], 5)
-        t.equal(f"{name}: a prompt is counted once", step["vllm:prompt_tokens_total"], 6 * n_prompt)
+        t.equal(f"{name}: MO-04: choices are counted each", step["stoa_choices_total"], 5)
+        t.equal(f"{name}: MO-04: a prompt is counted once", step["vllm:prompt_tokens_total"], 6 * n_prompt)
         t.check(f"{name}: tokens", 25 + 2 <= step["vllm:generation_tokens_total"], step["vllm:generation_tokens_total"])
         t.equal(f"{name}: histograms add up", [step[k] for k in ("vllm:e2e_request_latency_seconds_count", "vllm:time_to_first_token_seconds_count")], [4, 6])
         t.equal(f"{name}: routes", step['stoa_http_requests_total{route="/v1/chat/completions",status="400"}'], 1)

@@ -137,6 +137,25 @@ def the_launcher_dies():
         s.end(name)
 
 
+def a_rank_starts_late(number):
+    """DF-11: one that is held up while it loads is waited for, for longer than a step may take; for one that dies there is another."""
+    name = f"{number.name} of a rank that starts"
+    if not t.have_tiny(name):
+        return
+    with Server(t.tiny("tiny-q8_0"), "--layout", "tp=2", is_ready=False) as s:
+        rank = s.wait_for(lambda: s.rank(1), START_S)
+        if not t.check(f"{name}: it is not ready yet", rank and s.status("/ready") == 503, s.log):
+            return
+        os.kill(rank, number)
+        if number == STOP:
+            time.sleep(4)
+            t.equal(f"{name}: the port is open", (s.status("/live"), s.status("/health")), (200, 503))
+            os.kill(rank, signal.SIGCONT)
+        t.check(f"{name}: then it is ready", s.wait_ready(), s.log)
+        t.equal(f"{name}: epochs", metric(s, "stoa_replica_epoch"), 1 if number == STOP else 2)
+        t.equal(f"{name}: an answer", s.complete("The sea", 20).status, 200)
+
+
 def the_model_is_gone():
     """DF-07, DF-12: starts that fail come with growing pauses, cost nothing and say little; another model is not taken up."""
     name, failures = "the model is gone", []
@@ -348,6 +367,7 @@ def test_what_waits():
     """The longest first."""
     t.side_by_side(lambda case: case[0](*case[1:]), [
         (the_front_sleeps, "tp=1"), (the_model_is_gone,), (all_sleep,), (a_request_dies_twice,), (the_launcher_dies,),
+        (a_rank_starts_late, STOP), (a_rank_starts_late, KILL),
         (an_idle_rank_dies, ("tp=1", 0)), (an_idle_rank_dies, ("tp=2", 0)), (an_idle_rank_dies, ("tp=2", 1))])
     t.side_by_side(lambda case: case[0](*case[1:]), [
         (quiet_streams,), (a_long_prefill,), (no_comments,), (drain_too_long, "tp=1"), (drain_too_long, "tp=2"), (a_client_leaves_the_queue,), (places,)])
