@@ -151,29 +151,35 @@ static bool reap(struct supervisor *s)
     return pid == 0;
 }
 
-/* Field 22 of /proc/PID/stat; 0: no such process. */
-static uint64_t start_time(pid_t pid)
+/* Fields 3 and 22 of /proc/PID/stat; 0: no such process. */
+static uint64_t start_time(pid_t pid, char *state)
 {
     char path[32], line[1024];
     unsigned long long time = 0;
+    *state = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "re");
     const char *rest = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
     if (rest)
-        sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &time);
+        sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", state, &time);
     if (file)
         fclose(file);
     return time;
 }
 
-/* Ranks whose guard is gone or stuck.  A number below 1 would name many processes, and a time of 0 is that of none. */
+/* Whether the process is there, and its state.  A number below 1 would name many processes, and a time of 0 is that of none. */
+static bool is_there(const struct rank *rank, char *state)
+{
+    return rank->is_here && rank->pid > 0 && rank->start_time && start_time(rank->pid, state) == rank->start_time;
+}
+
+/* Ranks whose guard is gone or stuck. */
 static void kill_orphans(struct supervisor *s)
 {
-    for (size_t r = 0; r < s->n_ranks; r++) {
-        const struct rank *rank = &s->ranks[r];
-        if (rank->is_here && rank->pid > 0 && rank->start_time && start_time(rank->pid) == rank->start_time)
-            kill(rank->pid, SIGKILL);
-    }
+    char state;
+    for (size_t r = 0; r < s->n_ranks; r++)
+        if (is_there(&s->ranks[r], &state))
+            kill(s->ranks[r].pid, SIGKILL);
     s->tried_orphans = true;
 }
 
@@ -326,14 +332,26 @@ static void connect_now(struct supervisor *s)
 }
 
 /* ---- time --------------------------------------------------------------------------------------------------------------- */
+/* One that the system holds up, for the line that says why; "" where there is none. */
+static const char *stuck_rank(const struct supervisor *s, char *room, size_t size)
+{
+    char state;
+    *room = '\0';
+    for (size_t r = 0; r < s->n_ranks && !*room; r++)
+        if (is_there(&s->ranks[r], &state) && (state == 'T' || state == 'D'))
+            snprintf(room, size, "; rank %zu (process %d) %s", r, (int)s->ranks[r].pid, state == 'T' ? "is stopped" : "waits for a device");
+    return room;
+}
+
 static void look_at_progress(struct supervisor *s, int64_t late_ms)
 {
+    char stuck[80];
     int64_t now = loop_now_ms(s->options.loop);
     int64_t limit = s->predicted_us ? MAX(LEAST_MS, 8 * (int64_t)s->predicted_us / 1000) : UNMEASURED_MS;
     if (late_ms > LATE_MS)
         s->progress_ms = now;
     if (now - s->progress_ms > limit)
-        die(s, "no progress for %.1f s", (double)(now - s->progress_ms) / 1000);
+        die(s, "no progress for %.1f s%s", (double)(now - s->progress_ms) / 1000, stuck_rank(s, stuck, sizeof stuck));
     else
         wait_ms(s, LOOK_MS);
 }

@@ -75,6 +75,8 @@ def an_idle_rank_dies(case):
                 continue
             os.kill(before[rank], number)
             goes_red_and_comes_back(what, s)
+            told = any(f"rank {rank} (process {before[rank]}) is stopped" in line for line in s.log)
+            t.check(f"{what}: the log names it", told == (number == STOP), s.log[-5:])
             t.check(f"{what}: no process of before is left", not set(before) & set(s.pids()), before)
             t.equal(f"{what}: the same answer after", s.complete("The sea", 20).text, want)
         restarts = metric(s, "stoa_replica_restarts_total")
