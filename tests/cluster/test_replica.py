@@ -189,6 +189,7 @@ def test_refusals():
 
 
 def test_waiting_has_an_end():
+    """KV-09: who waits for longer than he will is told so."""
     if not t.have_tiny("queue_ms"):
         return
     with Replica("--max-sequences", 1) as replica, replica.front() as front:

@@ -128,7 +128,7 @@ def test_names():
 # ---- others go on ----
 def test_long_texts():
     """They are split into tokens while others read their streams."""
-    texts = (("one letter", 100000 * "a"), ("no blanks", 40000 * "雪"), ("underscores", 50000 * "_"), ("JSON", json.dumps({f"k{i}": i for i in range(1500)})))
+    texts = (("one letter", 1500000 * "a"), ("no blanks", 40000 * "雪"), ("underscores", 50000 * "_"), ("JSON", json.dumps({f"k{i}": i for i in range(1500)})))
     for s in served("TK-09"):
         with s.stream(COMPLETE, {**ANSWER, "max_tokens": 900, "n": 64}) as stream:
             stream.events(1)
