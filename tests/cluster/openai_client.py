@@ -1,5 +1,8 @@
-"""The official `openai` client against a server: argv[1] is its address.  Needs the Python of scripts/openai-client."""
+"""The official `openai` client against a server: argv[1] is its address; argv[2], where it is given, the process of a rank that is to
+die in the middle of an answer.  Needs the Python of scripts/openai-client."""
 import asyncio
+import os
+import signal
 import sys
 
 import openai
@@ -10,6 +13,24 @@ model = client.models.list().data[0].id
 assert client.models.retrieve(model).id == model
 hello = [{"role": "developer", "content": "Be short."}, {"role": "user", "content": [{"type": "text", "text": "Hello"}]}]
 extra = {"ignore_eos": True, "top_k": 50, "min_p": 0.0}
+
+
+def see_the_end(rank):
+    """SS-09: a stream that is cut raises an error, and does not look like one that is whole."""
+    answer = client.completions.create(model=model, prompt="One", max_tokens=900, n=48, stream=True, extra_body=extra)
+    try:
+        for i, _ in enumerate(answer):
+            if i == 5:
+                os.kill(rank, signal.SIGKILL)
+        raise SystemExit("the stream ended as if it were whole")
+    except openai.APIError as error:
+        assert "died" in error.message, error
+    print("all is well")
+
+
+if len(sys.argv) > 2:
+    see_the_end(int(sys.argv[2]))
+    sys.exit()
 
 # chat: whole, streamed, several choices, logprobs, our answer sent back to us
 whole = client.chat.completions.create(model=model, messages=hello, max_completion_tokens=12, temperature=0, extra_body=extra)

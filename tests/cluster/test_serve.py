@@ -266,7 +266,11 @@ def test_openai_client():
     python = os.environ.get("OPENAI_PYTHON")
     if not python:
         return t.skip("the openai client", "OPENAI_PYTHON is not set: scripts/openai-client prints it")
-    for name, s in served("the openai client"):
+    t.side_by_side(lambda layout: drives_all(python, layout), LAYOUTS)
+
+
+def drives_all(python, layout):
+    for name, s in served("the openai client", layouts=(layout,)):
         r = subprocess.run([python, os.path.join(os.path.dirname(os.path.abspath(__file__)), "openai_client.py"), f"http://127.0.0.1:{s.port}/v1"],
                            capture_output=True, text=True, timeout=t.TIMEOUT_S)
         t.check(name, r.returncode == 0 and r.stdout.endswith("all is well\n"), r.stdout[-500:] + r.stderr[-2000:])

@@ -7,12 +7,14 @@ a model that takes its time.
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
 from clients import is_idle
 from job import ALLOWED_S, cpu_seconds
 from server import START_S, Server, t, text_of
@@ -111,6 +113,17 @@ def a_busy_rank_dies(case):
 def test_a_busy_rank_dies():
     t.side_by_side(a_busy_rank_dies, [("tp=1", 0, KILL), ("tp=2", 0, KILL), ("tp=2", 1, KILL)])
     t.side_by_side(a_busy_rank_dies, [("tp=1", 0, STOP), ("tp=2", 0, STOP), ("tp=2", 1, STOP)])
+
+
+def the_official_client_sees_it():
+    """SS-09: as an exception of its own."""
+    name, python = "the openai client sees a rank die", os.environ.get("OPENAI_PYTHON")
+    if not python:
+        return t.skip(name, "OPENAI_PYTHON is not set: scripts/openai-client prints it")
+    for name, s, _ in served(name, "tp=1"):
+        r = subprocess.run([python, os.path.join(HERE, "openai_client.py"), f"http://127.0.0.1:{s.port}/v1", str(s.ranks(1)[0])],
+                           capture_output=True, text=True, timeout=t.TIMEOUT_S)
+        t.check(name, r.returncode == 0 and r.stdout.endswith("all is well\n"), r.stdout[-500:] + r.stderr[-2000:])
 
 
 def a_request_dies_twice():
@@ -370,7 +383,7 @@ def places():
 def test_what_waits():
     """The longest first."""
     t.side_by_side(lambda case: case[0](*case[1:]), [
-        (the_front_sleeps, "tp=1"), (the_model_is_gone,), (all_sleep,), (a_request_dies_twice,), (the_launcher_dies,),
+        (the_front_sleeps, "tp=1"), (the_model_is_gone,), (the_official_client_sees_it,), (all_sleep,), (a_request_dies_twice,), (the_launcher_dies,),
         (a_rank_starts_late, STOP), (a_rank_starts_late, KILL),
         (an_idle_rank_dies, ("tp=1", 0)), (an_idle_rank_dies, ("tp=2", 0)), (an_idle_rank_dies, ("tp=2", 1)),
         (quiet_streams,), (a_long_prefill,), (no_comments,), (drain_too_long, "tp=1"), (drain_too_long, "tp=2"), (a_client_leaves_the_queue,), (places,)])
