@@ -1,6 +1,7 @@
 #include "front/answer_impl.h"
 
 #include "base/base.h"
+#include "text/unicode.h"
 
 #include <string.h>
 
@@ -20,8 +21,8 @@ static uint64_t limit_of(const struct answer *a, const struct choice *c)
 static void count_text(struct choice *c, size_t before)
 {
     c->n_made += c->text.size - before;
-    for (size_t i = before; i < c->text.size; i++)
-        c->n_characters += ((unsigned char)c->text.bytes[i] & 0xc0) != 0x80;
+    if (c->text.size > before)
+        c->n_characters += (uint32_t)utf8_count(c->text.bytes + before, c->text.size - before);
 }
 
 /* Its first byte goes in alone: it may show that what is held is no character, and the token begins after what stands for that. */

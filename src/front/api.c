@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "text/json_in.h"
 #include "text/json_out.h"
+#include "text/unicode.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,8 +110,8 @@ static int read_stop(struct api_reader *r, struct api_request *q)
         const struct template_value *one = stop->kind == VALUE_LIST ? &stop->list->items[i] : stop;
         if (one->kind != VALUE_STRING)
             return api_refuse(r->error, "stop", "stop must be a string or an array of strings");
-        if (!one->text.n_bytes || one->text.n_bytes > API_MAX_STOP_BYTES)
-            return api_refuse(r->error, "stop", "a stop string must have 1 to %d bytes", API_MAX_STOP_BYTES);
+        if (!one->text.n_bytes || utf8_count(one->text.bytes, one->text.n_bytes) > API_MAX_STOP)
+            return api_refuse(r->error, "stop", "a stop string must have 1 to %d characters", API_MAX_STOP);
         char *copy = copy_bytes(q->arena, one->text.bytes, one->text.n_bytes);
         if (!copy)
             return api_no_memory(r->error);
@@ -234,7 +235,7 @@ static int read_prompts(struct api_reader *r, struct api_request *q)
     q->prompts = arena_new(q->arena, struct api_prompt);
     if (!q->prompts)
         return api_no_memory(r->error);
-    if (api_encode_chat(r, &ids, &q->prompts->n_ids) < 0)
+    if (api_check_chat(r) < 0 || api_encode_chat(r, &ids, &q->prompts->n_ids) < 0)
         return -1;
     q->n_prompts = 1;
     q->prompts->ids = arena_array(q->arena, int32_t, q->prompts->n_ids);

@@ -21,15 +21,15 @@
 #define API_MAX_MESSAGES 4096
 #define API_MAX_PROMPTS 64
 #define API_MAX_CHOICES 128                 /* prompts times n */
-#define API_MAX_STOPS 16                    /* of so many bytes: */
-#define API_MAX_STOP_BYTES 1024
+#define API_MAX_STOPS 16                    /* of so many characters: */
+#define API_MAX_STOP 1024
 #define API_MAX_STOP_IDS 256
 #define API_MAX_BIASES 1024
 #define API_MAX_LOGPROBS 20
-#define API_MAX_NAME 256                    /* bytes of a model's name, of a cache salt */
+#define API_MAX_NAME 256                    /* characters of a model's name, of a cache salt */
 #define API_MAX_VARIABLES 64                /* chat_template_kwargs */
 #define API_MAX_ARGUMENTS 1048576           /* bytes of all tool calls' arguments */
-#define API_MAX_TOKENIZED 4194304           /* bytes of /tokenize's text */
+#define API_MAX_TOKENIZED 4194304           /* characters of /tokenize's text; bytes of its chat, as printed */
 
 /* What requests are read against; the same for all of them. */
 struct api_model {

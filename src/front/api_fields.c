@@ -1,6 +1,7 @@
 #include "front/api_fields.h"
 
 #include "base/base.h"
+#include "text/unicode.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -55,8 +56,8 @@ const struct api_field api_fields[] = {
     BOOL("echo", COMPLETION, echo),
     OFF("suffix", COMPLETION, 0, ""),
     INTEGER("seed", BOTH, seed, -ANY_SEED, ANY_SEED),
-    ANY("stop", BOTH, stop, "'oneOf': [{'type': 'string', 'minLength': 1, 'maxLength': 256}, {'type': 'array', 'maxItems': 16, "
-                "'items': {'type': 'string', 'minLength': 1, 'maxLength': 256}}]"),
+    ANY("stop", BOTH, stop, "'oneOf': [{'type': 'string', 'minLength': 1, 'maxLength': 1024}, {'type': 'array', 'maxItems': 16, "
+                "'items': {'type': 'string', 'minLength': 1, 'maxLength': 1024}}]"),
     BOOL("stream", BOTH, stream),
     OBJECT("stream_options", BOTH, stream_options, "'type': 'object', 'properties': {'include_usage': {'type': 'boolean'}}"),
     NUMBER("temperature", BOTH, temperature, 0, 2),
@@ -92,7 +93,8 @@ const struct api_field api_fields[] = {
     BOOL("add_special_tokens", ALL & ~DETOKENIZE, add_special),
     BOOL("add_generation_prompt", TEMPLATED, add_generation_prompt),
     BOOL("continue_final_message", TEMPLATED, continue_final),
-    OBJECT("chat_template_kwargs", TEMPLATED, variables, "'type': 'object', 'maxProperties': 64"),
+    OBJECT("chat_template_kwargs", TEMPLATED, variables, "'type': 'object', 'maxProperties': 64, 'propertyNames': {'not': {'enum': "
+           "['messages', 'add_generation_prompt', 'bos_token', 'eos_token', 'tools', 'documents']}}"),
     LIST("documents", TEMPLATED, documents, "'type': 'array', 'items': {'type': 'object'}"),
     BOOL("return_token_ids", BOTH, return_token_ids),
     INTEGER("priority", BOTH, priority, -2147483648.0, 2147483647.0),
@@ -239,8 +241,9 @@ static int put_value(void *at, const struct api_field *f, const struct template_
     };
     if (f->type != FIELD_ANY && value->kind != wanted[f->type].kind)
         return api_refuse(error, f->name, "%s must be %s", f->name, wanted[f->type].name);
-    if (f->type == FIELD_TEXT && ((double)value->text.n_bytes > f->high || (double)value->text.n_bytes < f->low))
-        return api_refuse(error, f->name, "%s must have %.0f to %.0f bytes", f->name, f->low, f->high);
+    double n_characters = f->type == FIELD_TEXT ? (double)utf8_count(value->text.bytes, value->text.n_bytes) : 0;
+    if (f->type == FIELD_TEXT && (n_characters > f->high || n_characters < f->low))
+        return api_refuse(error, f->name, "%s must have %.0f to %.0f characters", f->name, f->low, f->high);
     *(const struct template_value **)at = value;
     return 0;
 }

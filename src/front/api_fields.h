@@ -9,7 +9,7 @@ enum api_field_type {
     FIELD_BOOL,             /* -> bool */
     FIELD_INTEGER,          /* low .. high -> int64_t */
     FIELD_NUMBER,           /* low .. high -> double */
-    FIELD_TEXT,             /* at most `high` bytes -> const struct template_value * */
+    FIELD_TEXT,             /* low .. high characters -> const struct template_value * */
     FIELD_LIST,             /* -> const struct template_value *, like the following */
     FIELD_OBJECT,
     FIELD_ANY,

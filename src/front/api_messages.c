@@ -134,6 +134,8 @@ static int check_messages(struct api_reader *r)
 {
     const struct template_value *messages = r->fields.messages;
     int err = 0;
+    if (!messages && r->kind == API_TOKENIZE)       /* which may have a text instead */
+        return 0;
     if (!messages || !messages->list->n)
         return api_refuse(r->error, "messages", "messages must be an array with at least one message");
     if (messages->list->n > API_MAX_MESSAGES)
@@ -154,20 +156,35 @@ static int check_documents(struct api_reader *r)
     return 0;
 }
 
-/* chat_template_kwargs, and the fields that are a variable of the template's too.  Not what has a field of its own. */
-static int gather_variables(struct api_reader *r, struct template_value *variables)
+/* No variable has the name of what has a field of its own. */
+static int check_variables(struct api_reader *r)
 {
     static const char *const own[] = { "messages", "add_generation_prompt", "bos_token", "eos_token", "tools", "documents" };
     const struct template_value *given = r->fields.variables;
-    *variables = template_value_map(&r->tree);
-    if (variables->kind == VALUE_ABSENT)
-        return api_no_memory(r->error);
     if (given && given->map->n > API_MAX_VARIABLES)
         return api_refuse(r->error, "chat_template_kwargs", "chat_template_kwargs has %zu items, the limit is %d", given->map->n,
                           API_MAX_VARIABLES);
     for (size_t i = 0; given && i < COUNT_OF(own); i++)
         if (template_map_find(given->map, own[i], strlen(own[i])))
             return api_refuse(r->error, "chat_template_kwargs", "chat_template_kwargs must not hold %s", own[i]);
+    return 0;
+}
+
+int api_check_chat(struct api_reader *r)
+{
+    const struct api_fields *f = &r->fields;
+    if (f->continue_final && f->has_add_generation_prompt && f->add_generation_prompt)
+        return api_refuse(r->error, "continue_final_message", "continue_final_message and add_generation_prompt exclude each other");
+    return check_messages(r) < 0 || check_documents(r) < 0 || check_variables(r) < 0 ? -1 : 0;
+}
+
+/* chat_template_kwargs, and the fields that are a variable of the template's too. */
+static int gather_variables(struct api_reader *r, struct template_value *variables)
+{
+    const struct template_value *given = r->fields.variables;
+    *variables = template_value_map(&r->tree);
+    if (variables->kind == VALUE_ABSENT)
+        return api_no_memory(r->error);
     if (r->fields.reasoning_effort && !put(&r->tree, *variables, "reasoning_effort", *r->fields.reasoning_effort))
         return api_no_memory(r->error);
     for (size_t i = 0; given && i < given->map->n; i++)
@@ -182,9 +199,7 @@ int api_encode_chat(struct api_reader *r, int32_t **ids, size_t *n)
     struct template_value variables;
     if (!r->model->template)
         return api_refuse(r->error, "messages", "this model has no chat template: it completes prompts only");
-    if (f->continue_final && f->has_add_generation_prompt && f->add_generation_prompt)
-        return api_refuse(r->error, "continue_final_message", "continue_final_message and add_generation_prompt exclude each other");
-    if (check_messages(r) < 0 || check_documents(r) < 0 || gather_variables(r, &variables) < 0)
+    if (gather_variables(r, &variables) < 0)
         return -1;
     const struct chat_options options = {
         .add_generation_prompt = f->add_generation_prompt && !f->continue_final, .bos_token = r->model->bos, .eos_token = r->model->eos,

@@ -28,14 +28,16 @@ static const struct {
 };
 
 /* `more` is the inside of a JSON object. */
+#define NOT_BOTH "'not': {'properties': {'continue_final_message': {'const': true}, 'add_generation_prompt': {'const': true}}, " \
+    "'required': ['continue_final_message', 'add_generation_prompt']}, "
 static const struct { enum api_kind kind; const char *name, *required, *more; } bodies[] = {
-    { API_CHAT, "ChatRequest", "messages", "'required': ['messages'], "
+    { API_CHAT, "ChatRequest", "messages", "'required': ['messages'], " NOT_BOTH
       "'if': {'properties': {'top_logprobs': {'type': 'integer', 'minimum': 1}}, 'required': ['top_logprobs']}, "
       "'then': {'properties': {'logprobs': {'const': true}}, 'required': ['logprobs']}" },
     { API_COMPLETION, "CompletionRequest", "prompt", "'required': ['prompt'], "
       "'if': {'properties': {'echo': {'const': true}}, 'required': ['echo']}, "
       "'then': {'properties': {'logprobs': {'type': 'null'}}}" },
-    { API_TOKENIZE, "TokenizeRequest", NULL, "'anyOf': [{'required': ['prompt'], 'properties': {'prompt': {'type': 'string'}}}, "
+    { API_TOKENIZE, "TokenizeRequest", NULL, NOT_BOTH "'anyOf': [{'required': ['prompt'], 'properties': {'prompt': {'type': 'string'}}}, "
       "{'required': ['content'], 'properties': {'content': {'type': 'string'}}}, "
       "{'required': ['messages'], 'properties': {'messages': " REF("Messages") "}}]" },
     { API_DETOKENIZE, "DetokenizeRequest", "tokens", "'required': ['tokens']" },
@@ -129,9 +131,7 @@ static void add_field(struct buffer *out, const struct api_field *f, bool requir
     case FIELD_BOOL:    buffer_add_text(out, "{'type': ['boolean', 'null']}"); break;
     case FIELD_INTEGER: buffer_printf(out, "{'type': ['integer', 'null'], 'minimum': %.0f, 'maximum': %.0f}", f->low, f->high); break;
     case FIELD_NUMBER:  buffer_printf(out, "{'type': ['number', 'null'], 'minimum': %g, 'maximum': %g}", f->low, f->high); break;
-    case FIELD_TEXT:    /* a character takes up to four of the bytes that are counted */
-        buffer_printf(out, "{'type': ['string', 'null'], 'minLength': %.0f, 'maxLength': %.0f}", f->low, f->high / 4);
-        break;
+    case FIELD_TEXT:    buffer_printf(out, "{'type': ['string', 'null'], 'minLength': %.0f, 'maxLength': %.0f}", f->low, f->high); break;
     case FIELD_OFF:     add_off(out, f); break;
     case FIELD_NEVER:   buffer_add_text(out, "{'type': 'null'}"); break;
     default:            buffer_add_text(out, "true"); break;
@@ -174,7 +174,7 @@ static void add_success(struct buffer *out, size_t i)
     else
         buffer_add_text(out, "'text/plain': {'schema': {'type': 'string'}}");
     if (routes[i].streams)
-        buffer_add_text(out, ", 'text/event-stream': {'schema': {'type': 'string'}}");
+        buffer_add_text(out, ", 'text/event-stream': {}");
     buffer_add_text(out, "}}");
 }
 

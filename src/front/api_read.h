@@ -24,7 +24,9 @@ int api_refuse_length(struct api_reader *reader, size_t n_tokens, bool at_least)
 /* The most bytes that a text may have and still fit the context: what has more is refused before it is cut into tokens. */
 size_t api_most_bytes(const struct api_reader *reader);
 
-/* Ids of fields.messages by the model's template.  The caller frees *ids. */
+/* Whether what a chat may have is well formed, so far as it is there; opens arguments of tool calls. */
+int api_check_chat(struct api_reader *reader);
+/* Ids of fields.messages, checked, by the model's template.  The caller frees *ids. */
 int api_encode_chat(struct api_reader *reader, int32_t **ids, size_t *n);
 /* What fields.prompt is, in the arena: a list of prompts. */
 int api_encode_prompts(struct api_reader *reader, struct arena *arena, struct api_prompt **prompts, uint32_t *n);

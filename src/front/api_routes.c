@@ -95,6 +95,8 @@ static int encode(struct api_reader *r, int32_t **ids, size_t *n)
 {
     const struct api_fields *f = &r->fields;
     const struct template_value *text = f->prompt ? f->prompt : f->content;
+    if (api_check_chat(r) < 0)
+        return -1;
     if (!text && !f->messages)
         return api_refuse(r->error, "prompt", "one of prompt, content and messages must be given");
     if (!text)

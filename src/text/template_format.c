@@ -36,18 +36,10 @@ static bool read_number(const char **at, const char *end, int64_t *number)
     return any;
 }
 
-static size_t n_characters(const char *bytes, size_t n)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        count += ((unsigned char)bytes[i] & 0xc0) != 0x80;
-    return count;
-}
-
 /* `prefix` (a sign, 0x) and body, filled to the width. */
 static int put(run_t *run, struct buffer *out, const struct spec *spec, const char *prefix, const char *body, size_t n, char align)
 {
-    size_t n_prefix = strlen(prefix), n_shown = n_prefix + n_characters(body, n);
+    size_t n_prefix = strlen(prefix), n_shown = n_prefix + utf8_count(body, n);
     size_t lack = spec->width > (int64_t)n_shown ? (size_t)spec->width - n_shown : 0;
     size_t left = align == '<' ? 0 : align == '^' ? lack / 2 : lack;
     int err = template_spend(run, 16 * lack + n);

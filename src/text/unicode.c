@@ -54,6 +54,14 @@ size_t utf8_encode(uint32_t code, char to[4])
     return n;
 }
 
+size_t utf8_count(const char *text, size_t n_bytes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        count += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return count;
+}
+
 uint32_t unicode_value(const struct unicode_range *ranges, size_t n, uint32_t code)
 {
     size_t low = 0, high = n;

@@ -15,6 +15,8 @@
 size_t utf8_decode(const char *text, size_t n_bytes, uint32_t *code);
 /* Writes code point `code` (below 0x110000) and returns its 1 to 4 bytes. */
 size_t utf8_encode(uint32_t code, char to[4]);
+/* How many characters text has, which is UTF-8. */
+size_t utf8_count(const char *text, size_t n_bytes);
 
 /* A character has one class of these, by its general category; CHAR_SPACE, the property White_Space, goes before. */
 enum char_class {
