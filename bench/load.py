@@ -52,8 +52,8 @@ def body_of(raw):
     return status, body, ends
 
 
-def read_stream(stream):
-    """What became of it: {"tokens", "times": of each piece of text, "error": None or text}."""
+def read_stream(stream, n_tokens):
+    """What became of it: {"tokens": by the server's count, "times": of each piece of text, "error": None or text}."""
     raw = b"".join(data for _, data in stream.pieces)
     raw_ends, total = [], 0
     for _, data in stream.pieces:
@@ -77,7 +77,9 @@ def read_stream(stream):
             behind = ends[part][1] - (ends[part][0] - at)       # where the line ends in raw
             times.append(stream.pieces[bisect.bisect_left(raw_ends, behind)][0])
     error = None if status == 200 and is_whole and times else f"status {status}, {len(times)} pieces of text, {body[-200:]!r}"
-    return {"error": error, "tokens": tokens or len(times), "times": times}
+    if not error and tokens != n_tokens:
+        error = f"{tokens} tokens by its usage, {n_tokens} were asked for"
+    return {"error": error, "tokens": tokens, "times": times}
 
 
 class Target:
@@ -120,7 +122,7 @@ class Target:
         cpu = time.process_time() - cpu
         answers = []
         for stream, error in done:
-            answer = {"error": error, "tokens": 0, "times": []} if error else read_stream(stream)
+            answer = {"error": error, "tokens": 0, "times": []} if error else read_stream(stream, n_tokens)
             answers.append({**answer, "due": stream.due})
         return {**of_answers(answers), "client_cpu_s": cpu}
 
