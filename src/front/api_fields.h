@@ -36,7 +36,7 @@ struct api_fields {
     const struct template_value *variables, *documents, *reasoning_effort, *cache_salt;
     int64_t max_tokens, max_completion_tokens, n_predict, min_tokens, n, best_of, top_k, seed, top_logprobs, n_logprobs, priority;
     double temperature, top_p, min_p, repetition_penalty, repeat_penalty, frequency_penalty, presence_penalty;
-    bool stream, include_usage, echo, logprobs, ignore_eos, include_stop, skip_special, add_special, add_generation_prompt;
+    bool stream, include_usage, echo, logprobs, ignore_eos, include_stop, skip_special, add_special, parse_special, add_generation_prompt;
     bool continue_final, return_token_ids, return_token_strs, with_pieces;
     bool has_seed, has_add_generation_prompt;
     const char *unknown[8];     /* borrowed too, of n_unknown_bytes[] */

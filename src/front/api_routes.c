@@ -101,7 +101,7 @@ static int encode(struct api_reader *r, int32_t **ids, size_t *n)
         return api_refuse(r->error, "prompt", "one of prompt, content and messages must be given");
     if (!text)
         return api_encode_chat(r, ids, n);
-    unsigned flags = TOKENIZE_SPECIAL | (f->add_special ? TOKENIZE_BEGIN : 0);
+    unsigned flags = (f->parse_special ? TOKENIZE_SPECIAL : 0) | (f->add_special ? TOKENIZE_BEGIN : 0);
     int err = tokenizer_encode(r->model->tokenizer, text->text.bytes, text->text.n_bytes, flags, ids, n);
     return err < 0 ? api_refuse_as_told(r->error, err, f->prompt ? "prompt" : "content") : 0;
 }

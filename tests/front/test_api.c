@@ -509,6 +509,8 @@ static void test_routes(void)
                                                  "null}" },
         { api_tokenize, "{\"content\":\"a\",\"add_special\":false}", "{\"count\": 1, \"max_model_len\": 64, \"tokens\": [97], "
                                                                      "\"token_strs\": null}" },
+        { api_tokenize, "{\"content\":\"<u>\",\"add_special\":false,\"parse_special\":false}",
+          "{\"count\": 3, \"max_model_len\": 64, \"tokens\": [60, 117, 62], \"token_strs\": null}" },
         { api_tokenize, "{\"prompt\":\"\",\"add_special_tokens\":false}",
          "{\"count\": 0, \"max_model_len\": 64, \"tokens\": [], \"token_strs\": null}" },
         { api_tokenize, "{" USER ",\"add_generation_prompt\":false}",
