@@ -21,6 +21,7 @@ UNSAID = {
     "n": lambda b: length(b.get("prompt")) * b["n"] > 128,
     "best_of": lambda b: b["best_of"] != (b.get("n") or 1),
     "min_tokens": lambda b: most_tokens(b) is not None and b["min_tokens"] > most_tokens(b),
+    "messages": lambda b: b.get("continue_final_message") and not b["messages"][-1].get("content"),
 }
 
 
