@@ -12,15 +12,16 @@ def length(prompt):
 
 def most_tokens(body):
     given = [body[name] for name in ("max_completion_tokens", "max_tokens", "n_predict") if body.get(name) is not None]
-    return given[0] if given else 16 if "prompt" in body else None
+    asked = given[0] if given else 16 if "prompt" in body else -1
+    return asked if asked >= 0 else float("inf")
 
 
 # Rules between fields, for which JSON schema has no words: what a 400 names, and when it is right.
 UNSAID = {
-    "repeat_penalty": lambda b: b["repeat_penalty"] != b.get("repetition_penalty"),
+    "repeat_penalty": lambda b: b["repeat_penalty"] != (b.get("repetition_penalty") or b["repeat_penalty"]),
     "n": lambda b: length(b.get("prompt")) * b["n"] > 128,
     "best_of": lambda b: b["best_of"] != (b.get("n") or 1),
-    "min_tokens": lambda b: most_tokens(b) is not None and b["min_tokens"] > most_tokens(b),
+    "min_tokens": lambda b: b["min_tokens"] > most_tokens(b),
     "messages": lambda b: b.get("continue_final_message") and not b["messages"][-1].get("content"),
 }
 
