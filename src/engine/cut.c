@@ -7,14 +7,14 @@
 #include "engine/sampler.h"
 
 #include "base/base.h"
-#include "engine/mass.h"
+#include "kernel/mass.h"
 
 #include <string.h>
 
 /* What is sought: the first of k ids, or the first of top_p of `mass`. */
 struct aim {
     uint64_t k;                 /* 0: by mass */
-    uint64_t mass;
+    uint64_t mass;              /* of all ids; the first digit's bins tell */
     float top_p;
 };
 
@@ -23,20 +23,43 @@ static bool is_reached(const struct aim *aim, struct sample_bin above, uint64_t 
     return aim->k ? above.n + n >= aim->k : sample_is_nucleus(above.mass + mass, aim->mass, aim->top_p);
 }
 
-/* Of what row->cut leaves and agrees with `prefix` in the digits above. */
-static int gather_bins(const struct sample_row *row, struct comm *tp, struct sample_bin *bins, uint32_t prefix, int shift, bool by_mass)
+/* The digit that is sought: of those that agree with `prefix` in the digits above. */
+struct digit {
+    uint32_t prefix;
+    int shift;
+    bool by_mass;
+};
+
+/* Counts those of n ids that row->cut leaves. */
+static void count_run(const struct sample_row *row, uint32_t first, uint32_t n, struct sample_bin *bins, const struct digit *digit,
+                      uint32_t *n_ties)
+{
+    float kept[SAMPLE_RUN];
+    uint64_t mass[SAMPLE_RUN] = { 0 };
+    uint32_t n_kept = 0;
+    for (uint32_t i = first; i < first + n; i++) {
+        float logit = row->logits[i];
+        bool agrees = (uint64_t)sample_ordered(logit) >> (digit->shift + 8) == digit->prefix;
+        kept[n_kept] = logit;                       /* no branch: which ids agree is hard to foresee */
+        n_kept += agrees & sample_cut_keeps(&row->cut, logit, n_ties);
+    }
+    if (digit->by_mass)
+        masses_with(row->kernels)(mass, kept, n_kept, row->max, row->params->temperature);
+    for (uint32_t i = 0; i < n_kept; i++) {
+        struct sample_bin *bin = &bins[sample_ordered(kept[i]) >> digit->shift & (SAMPLE_BINS - 1)];
+        bin->n++;
+        bin->mass += mass[i];
+    }
+}
+
+/* Of all ids so, on all ranks. */
+static int gather_bins(const struct sample_row *row, struct comm *tp, struct sample_bin *bins, const struct digit *digit)
 {
     struct sample_bin *own = bins + (size_t)(tp ? comm_rank(tp) : 0) * SAMPLE_BINS;
     uint32_t n_ties = 0;
     memset(own, 0, SAMPLE_BINS * sizeof *own);
-    for (uint32_t i = 0; i < row->n; i++) {
-        uint32_t ordered = sample_ordered(row->logits[i]);
-        if ((uint64_t)ordered >> (shift + 8) != prefix || !sample_cut_keeps(&row->cut, row->logits[i], &n_ties))
-            continue;
-        struct sample_bin *bin = &own[ordered >> shift & (SAMPLE_BINS - 1)];
-        bin->n++;
-        bin->mass += by_mass ? mass_of(row->logits[i], row->max, row->params->temperature) : 0;
-    }
+    for (uint32_t i = 0; i < row->n; i += SAMPLE_RUN)
+        count_run(row, i, MIN(SAMPLE_RUN, row->n - i), own, digit, &n_ties);
     return tp ? comm_all_gather(tp, bins, own, SAMPLE_BINS * sizeof *own) : 0;
 }
 
@@ -81,14 +104,16 @@ static uint64_t count_ties(const struct aim *aim, struct sample_bin above, struc
 }
 
 /* Lower ids are on lower ranks, so those take their ties first. */
-static int cut_by(struct sample_row *row, struct comm *tp, struct sample_bin *bins, const struct aim *aim)
+static int cut_by(struct sample_row *row, struct comm *tp, struct sample_bin *bins, struct aim *aim)
 {
     uint32_t n_ranks = tp ? (uint32_t)comm_size(tp) : 1, rank = tp ? (uint32_t)comm_rank(tp) : 0, threshold = 0;
     struct sample_bin above = { 0 };
     for (int shift = 24; shift >= 0; shift -= 8) {
-        int err = gather_bins(row, tp, bins, threshold, shift, !aim->k);
+        int err = gather_bins(row, tp, bins, &(struct digit){ threshold, shift, !aim->k });
         if (err < 0)
             return err;
+        for (uint32_t b = 0; b < n_ranks * SAMPLE_BINS && shift == 24; b++)
+            aim->mass += bins[b].mass;
         threshold = threshold << 8 | find_digit(aim, &above, bins, n_ranks);
     }
     uint32_t digit = threshold & (SAMPLE_BINS - 1);
@@ -99,21 +124,6 @@ static int cut_by(struct sample_row *row, struct comm *tp, struct sample_bin *bi
     return 0;
 }
 
-/* The mass of all that row->cut leaves. */
-static int sum_masses(const struct sample_row *row, struct comm *tp, struct sample_bin *bins, uint64_t *mass)
-{
-    uint32_t n_ranks = tp ? (uint32_t)comm_size(tp) : 1, n_ties = 0;
-    uint64_t own = 0, *all = (uint64_t *)(void *)bins;
-    for (uint32_t i = 0; i < row->n; i++)
-        if (sample_cut_keeps(&row->cut, row->logits[i], &n_ties))
-            own += mass_of(row->logits[i], row->max, row->params->temperature);
-    all[0] = own;
-    int err = tp ? comm_all_gather(tp, all, &own, sizeof own) : 0;
-    for (uint32_t r = 0; r < n_ranks; r++)
-        *mass += all[r];
-    return err;
-}
-
 int sample_find_cut(struct sample_row *row, struct comm *tp, struct sample_bin *bins)
 {
     const struct sample_params *p = row->params;
@@ -122,10 +132,7 @@ int sample_find_cut(struct sample_row *row, struct comm *tp, struct sample_bin *
     row->is_cut = true;
     if (p->top_k && p->top_k < row->n_vocab)
         err = cut_by(row, tp, bins, &(struct aim){ .k = p->top_k });
-    if (!err && p->top_p < 1) {
-        struct aim aim = { .top_p = p->top_p };
-        if ((err = sum_masses(row, tp, bins, &aim.mass)) == 0)
-            err = cut_by(row, tp, bins, &aim);
-    }
+    if (!err && p->top_p < 1)
+        err = cut_by(row, tp, bins, &(struct aim){ .top_p = p->top_p });
     return err;
 }

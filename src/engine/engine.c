@@ -155,15 +155,22 @@ static int open_threads(struct engine *e)
 
 static int open_sampling(struct engine *e)
 {
-    size_t n_rows = e->limits.n_rows;
+    size_t n_rows = e->limits.n_rows, n_threads = (size_t)pool_n_threads(e->pool);
     e->row_max = calloc(2 * n_rows, sizeof *e->row_max);
     e->raw_max = e->row_max ? e->row_max + n_rows : NULL;
     e->n_listed = calloc(n_rows, sizeof *e->n_listed);
-    e->edited = calloc(e->model.n_vocab, sizeof *e->edited);
+    e->cut = calloc(n_rows, sizeof *e->cut);
+    e->edited = calloc(n_threads * e->model.n_vocab, sizeof *e->edited);
     e->late_row = calloc(n_rows, sizeof *e->late_row);
-    e->bins = calloc(e->mesh.size[AXIS_TP] * SAMPLE_BINS, sizeof *e->bins);
+    e->bins = calloc(MAX(e->mesh.size[AXIS_TP], n_threads) * SAMPLE_BINS, sizeof *e->bins);
+    e->found = calloc(n_rows, sizeof *e->found);
     buffer_reserve(&e->result, result_max_bytes(e));
-    return e->row_max && e->n_listed && e->edited && e->late_row && e->bins && !e->result.failed ? 0 : error_set(ERR_NO_MEMORY, "no memory for sampling");
+    bool have_all = e->row_max && e->n_listed && e->cut && e->edited && e->late_row && e->bins && e->found && !e->result.failed;
+    for (size_t i = 0; have_all && i < n_rows && !e->options.full_logits; i++) {
+        buffer_reserve(&e->found[i], result_max_row_bytes());
+        have_all = !e->found[i].failed;
+    }
+    return have_all ? 0 : error_set(ERR_NO_MEMORY, "no memory for sampling");
 }
 
 static int open_rank(struct engine *e, const struct model_file *file)
@@ -236,7 +243,11 @@ void engine_close(struct engine *e)
     free(e->plan_bytes);
     free(e->row_max);
     free(e->processes);
+    for (uint32_t i = 0; e->found && i < e->limits.n_rows; i++)
+        buffer_release(&e->found[i]);
+    free(e->found);
     free(e->n_listed);
+    free(e->cut);
     free(e->edited);
     free(e->late_row);
     free(e->bins);

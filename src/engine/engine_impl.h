@@ -95,10 +95,12 @@ struct engine {
     struct range vocab;                 /* and which ids they are */
     float *row_max, *raw_max;           /* [n_rows]: of the row's edited and raw logits on all ranks; one follows the other */
     float *n_listed;                    /* [n_rows]: the longest list of candidates of any rank */
-    float *edited;                      /* [n_vocab]: one row's */
+    struct sample_cut *cut;             /* [n_rows]: with more than that can be listed */
+    float *edited;                      /* [threads][n_vocab]: a row's */
+    struct buffer *found;               /* [n_rows]: candidates */
     struct late_row *late_row;          /* [n_rows] */
     struct buffer late;                 /* what they point into, on other ranks than the leader's */
-    struct sample_bin *bins;            /* [tp][SAMPLE_BINS] */
+    struct sample_bin *bins;            /* [ranks of tp, but no fewer than threads][SAMPLE_BINS] */
     struct plan_limits limits;          /* of the plans of every group */
     struct plan *plan;                  /* follower: the decoded plan */
     char *plan_bytes;
@@ -129,7 +131,8 @@ int processes_gather(struct rank_process **out, struct comm *world);
 /* result.c */
 /* This rank's part of the plan's result, for the leader; late: the plan's late input, when it is here already. */
 int result_collect(struct engine *e, const struct plan *plan, const struct buffer *late, struct buffer *out);
-/* Most bytes of a rank's candidates for a plan; rows of whole logits come beyond. */
+/* Most bytes of a rank's candidates for a row, and for a plan; rows of whole logits come beyond. */
+size_t result_max_row_bytes(void);
 size_t result_max_bytes(const struct engine *e);
 /* Leader: group by group, rank by rank of the last stage, takes rows and hands them to their sequences. */
 int result_apply(struct engine *e, struct flight *f);

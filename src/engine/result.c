@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/threads.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -51,86 +52,177 @@ static int take_late(struct engine *e, const struct plan *plan, const struct buf
     return err < 0 ? err : late_read(e->late_row, plan->header.n_rows, late->bytes, late->size, plan->header.number);
 }
 
-/* The row as this rank has it; its edited logits are in a buffer that the next row's take. */
-static struct sample_row own_row(struct engine *e, const struct plan *plan, uint32_t i)
+/* ---- rows: none depends on another, so that threads take one each ---- */
+struct row_work {
+    struct engine *e;
+    const struct plan *plan;
+};
+
+static void for_rows(struct row_work *w, program_item_fn *fn)
 {
-    const struct plan_row *wanted = &plan->row[i];
+    uint32_t n = w->plan->header.n_rows;
+    if (n > 1 && pool_n_threads(w->e->pool) > 1)
+        program_run_items(w->e->program, fn, w, n);
+    else
+        for (uint32_t i = 0; i < n; i++)
+            fn(w, i, 0);
+}
+
+/* The row as this rank has it; its edited logits are in a buffer that the thread's next row takes.  The maxima are yet to be found. */
+static struct sample_row own_row(const struct row_work *w, uint32_t i, int thread)
+{
+    const struct engine *e = w->e;
+    const struct plan_row *wanted = &w->plan->row[i];
     const struct late_row *late = &e->late_row[i];
     struct sample_row row = {
-        .raw = slice_row(e, i), .logits = slice_row(e, i), .n = n_pickable(e), .first_id = (int32_t)e->vocab.begin, .n_vocab = e->model.n_ids,
-        .position = wanted->position, .raw_max = e->raw_max[i], .max = e->row_max[i], .wants_logprobs = wanted->wants_logprobs,
-        .n_top = wanted->n_top, .params = &wanted->params,
+        .kernels = e->kernels, .raw = slice_row(e, i), .logits = slice_row(e, i), .n = n_pickable(e), .first_id = (int32_t)e->vocab.begin,
+        .n_vocab = e->model.n_ids, .position = wanted->position, .raw_max = -INFINITY, .max = -INFINITY,
+        .wants_logprobs = wanted->wants_logprobs, .n_top = wanted->n_top, .params = &wanted->params,
     };
     if (late->n_edits && row.n) {
-        memcpy(e->edited, row.raw, row.n * sizeof *e->edited);
-        edits_apply(e->edited, row.n, row.first_id, late->edits, late->n_edits);
-        row.logits = e->edited;
+        float *edited = e->edited + (size_t)thread * e->model.n_vocab;
+        memcpy(edited, row.raw, row.n * sizeof *edited);
+        edits_apply(edited, row.n, row.first_id, late->edits, late->n_edits);
+        row.logits = edited;
     }
     return row;
 }
 
-static float max_of(const struct engine *e, const float *logits, uint32_t n)
+/* Of this slice, where candidates or logprobs depend on them. */
+static void find_maxima(struct sample_row *row)
 {
-    return n ? e->kernels->row_max(logits, n) : -INFINITY;
+    if (row->wants_logprobs && row->n)
+        row->raw_max = row->kernels->row_max(row->raw, row->n);
+    if (sample_needs_max(row->params) && row->n)
+        row->max = row->kernels->row_max(row->logits, row->n);
 }
 
-/* The rows' maxima over the whole vocabulary, where their candidates or logprobs depend on it. */
-static int find_maxima(struct engine *e, const struct plan *plan)
+/* A row without a maximum is broken on all ranks. */
+static bool wants_cut(const struct sample_row *row, float n_listed)
 {
-    uint32_t n_rows = plan->header.n_rows;
-    bool needed = false;
-    for (uint32_t i = 0; i < n_rows; i++) {
-        const struct plan_row *wanted = &plan->row[i];
-        bool needs_max = sample_needs_max(&wanted->params);
-        e->row_max[i] = e->raw_max[i] = -INFINITY;
-        if (wanted->wants_logprobs)
-            e->raw_max[i] = max_of(e, slice_row(e, i), n_pickable(e));
-        if (needs_max) {
-            struct sample_row row = own_row(e, plan, i);
-            e->row_max[i] = max_of(e, row.logits, row.n);
-        }
-        needed |= needs_max || wanted->wants_logprobs;
-    }
-    if (!needed || !e->axis[AXIS_TP])
-        return 0;
-    int err = comm_all_max(e->axis[AXIS_TP], e->row_max, n_rows);
-    return err < 0 ? err : comm_all_max(e->axis[AXIS_TP], e->raw_max, n_rows);
+    return n_listed > SAMPLE_MAX_LIST && (!sample_needs_max(row->params) || sample_can_pick(row->max));
 }
 
-/* How many candidates the rank with the most has.  A row without a maximum is broken on all ranks. */
-static int find_lengths(struct engine *e, const struct plan *plan)
+static void collect(const struct row_work *w, uint32_t i, const struct sample_row *row)
 {
-    bool needed = false;
-    for (uint32_t i = 0; i < plan->header.n_rows; i++) {
-        const struct sample_params *params = &plan->row[i].params;
-        e->n_listed[i] = 0;
-        if (params->temperature == 0)
+    w->e->found[i].size = 0;
+    sample_collect(&w->e->found[i], row);
+}
+
+/* Where the slice is the whole row. */
+static void collect_alone(void *user, uint32_t i, int thread)
+{
+    const struct row_work *w = user;
+    struct sample_row row = own_row(w, i, thread);
+    find_maxima(&row);
+    if (wants_cut(&row, (float)sample_n_listed(&row)))
+        sample_find_cut(&row, NULL, w->e->bins + (size_t)thread * SAMPLE_BINS);
+    collect(w, i, &row);
+}
+
+/* ---- and with slices on other ranks: what is done of all rows before the ranks speak ---- */
+static void find_own_maxima(void *user, uint32_t i, int thread)
+{
+    const struct row_work *w = user;
+    struct sample_row row = own_row(w, i, thread);
+    find_maxima(&row);
+    w->e->row_max[i] = row.max;
+    w->e->raw_max[i] = row.raw_max;
+}
+
+/* With the maxima of all slices. */
+static struct sample_row joined_row(const struct row_work *w, uint32_t i, int thread)
+{
+    struct sample_row row = own_row(w, i, thread);
+    row.max = w->e->row_max[i];
+    row.raw_max = w->e->raw_max[i];
+    return row;
+}
+
+static void find_own_length(void *user, uint32_t i, int thread)
+{
+    const struct row_work *w = user;
+    struct sample_row row = joined_row(w, i, thread);
+    w->e->n_listed[i] = (float)sample_n_listed(&row);
+}
+
+static void collect_joined(void *user, uint32_t i, int thread)
+{
+    const struct row_work *w = user;
+    struct sample_row row = joined_row(w, i, thread);
+    row.is_cut = wants_cut(&row, w->e->n_listed[i]);
+    row.cut = w->e->cut[i];
+    collect(w, i, &row);
+}
+
+static int find_cuts(struct row_work *w, struct comm *tp)
+{
+    int err = 0;
+    for (uint32_t i = 0; !err && i < w->plan->header.n_rows; i++) {
+        if (w->e->n_listed[i] <= SAMPLE_MAX_LIST)
             continue;
-        struct sample_row row = own_row(e, plan, i);
-        e->n_listed[i] = (float)sample_n_listed(&row);
-        needed |= params->top_p < 1 && !params->top_k;
+        struct sample_row row = joined_row(w, i, 0);
+        if (!wants_cut(&row, w->e->n_listed[i]))
+            continue;
+        err = sample_find_cut(&row, tp, w->e->bins);
+        w->e->cut[i] = row.cut;
     }
-    return needed && e->axis[AXIS_TP] ? comm_all_max(e->axis[AXIS_TP], e->n_listed, plan->header.n_rows) : 0;
+    return err;
+}
+
+/* Maxima and lengths go round only where some row depends on them. */
+static int collect_with_others(struct row_work *w, struct comm *tp)
+{
+    struct engine *e = w->e;
+    uint32_t n_rows = w->plan->header.n_rows;
+    bool need_max = false, need_raw = false, need_length = false;
+    int err = 0;
+    for (uint32_t i = 0; i < n_rows; i++) {
+        const struct sample_params *params = &w->plan->row[i].params;
+        need_max |= sample_needs_max(params);
+        need_raw |= w->plan->row[i].wants_logprobs;
+        need_length |= params->temperature > 0 && params->top_p < 1 && !params->top_k;
+    }
+    for_rows(w, find_own_maxima);
+    if (need_max)
+        err = comm_all_max(tp, e->row_max, n_rows);
+    if (!err && need_raw)
+        err = comm_all_max(tp, e->raw_max, n_rows);
+    if (err < 0)
+        return err;
+    for_rows(w, find_own_length);
+    if (need_length)
+        err = comm_all_max(tp, e->n_listed, n_rows);
+    if (err < 0 || (err = find_cuts(w, tp)) < 0)
+        return err;
+    for_rows(w, collect_joined);
+    return 0;
 }
 
 static int collect_rows(struct engine *e, const struct plan *plan, struct buffer *out)
 {
-    int err = find_maxima(e, plan);
-    if (!err)
-        err = find_lengths(e, plan);
+    struct row_work w = { e, plan };
+    int err = 0;
+    if (e->axis[AXIS_TP])
+        err = collect_with_others(&w, e->axis[AXIS_TP]);
+    else
+        for_rows(&w, collect_alone);
     for (uint32_t i = 0; !err && i < plan->header.n_rows; i++) {
-        struct sample_row row = own_row(e, plan, i);
-        if (e->n_listed[i] > SAMPLE_MAX_LIST && (!sample_needs_max(row.params) || sample_can_pick(row.max)))
-            err = sample_find_cut(&row, e->axis[AXIS_TP], e->bins);
-        sample_collect(out, &row);
+        buffer_add(out, e->found[i].bytes, e->found[i].size);
+        out->failed |= e->found[i].failed;
     }
     return err;
+}
+
+size_t result_max_row_bytes(void)
+{
+    return sizeof(struct candidate_row) + (SAMPLE_MAX_LIST + SAMPLE_MAX_TOP) * sizeof(struct candidate);
 }
 
 size_t result_max_bytes(const struct engine *e)
 {
     size_t n_rows = e->options.full_logits ? 1 : e->limits.n_rows;
-    return n_rows * (sizeof(struct candidate_row) + (SAMPLE_MAX_LIST + SAMPLE_MAX_TOP) * sizeof(struct candidate));
+    return n_rows * result_max_row_bytes();
 }
 
 int result_collect(struct engine *e, const struct plan *plan, const struct buffer *late, struct buffer *out)
@@ -255,8 +347,8 @@ static int pick_from_row(struct engine *e, struct sequence *s, const struct plan
     uint32_t n = e->model.n_ids;
     float max = e->kernels->row_max(e->full_row, n);
     struct sample_row row = {
-        .raw = e->full_row, .logits = e->full_row, .n = n, .n_vocab = n, .position = wanted->position, .raw_max = max, .max = max,
-        .wants_logprobs = wanted->wants_logprobs, .n_top = wanted->n_top, .params = &wanted->params,
+        .kernels = e->kernels, .raw = e->full_row, .logits = e->full_row, .n = n, .n_vocab = n, .position = wanted->position,
+        .raw_max = max, .max = max, .wants_logprobs = wanted->wants_logprobs, .n_top = wanted->n_top, .params = &wanted->params,
     };
     if (edit_table_room(&s->edits)) {
         e->late.size = 0;

@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "engine/mass.h"
+#include "kernel/mass.h"
 #include "kernel/math.h"
 
 #include <float.h>
@@ -55,6 +55,7 @@ static float min_p_floor(const struct sample_params *params)
 }
 
 /* -log(-log(u)) with u in (0, 1) from the top 23 bits: with 24 the largest would round to 1. */
+#define GUMBEL_MOST 16.7f       /* of u = 1 - 2^-24 */
 static float gumbel(uint64_t random)
 {
     float u = ((float)(random >> 41) + 0.5f) * 0x1p-23f;
@@ -89,34 +90,78 @@ static struct candidate candidate_of(const struct sample_row *row, uint32_t i, u
     return (struct candidate){ id, row->logits[i], key_of(row->logits[i], id, key, row->params), row->raw[i] };
 }
 
-/* Where nothing has to be cut at the leader one candidate a slice is enough. */
-static void collect_best(struct buffer *out, const struct sample_row *row, uint64_t key)
-{
-    const struct sample_params *p = row->params;
-    struct candidate best = { .id = -1, .key = -INFINITY };
-    float least = p->temperature > 0 ? min_p_floor(p) : -INFINITY;
-    uint32_t n_ties = 0;
-    for (uint32_t i = 0; i < row->n; i++) {
-        float logit = row->logits[i];
-        int32_t id = row->first_id + (int32_t)i;
-        if (row->is_cut && !sample_cut_keeps(&row->cut, logit, &n_ties))
-            continue;
-        if (p->temperature == 0 ? logit < best.key : !may_win(logit, best.key, random_u64(key, (uint64_t)id), p->temperature))
-            continue;
-        if (least > -INFINITY && (logit - row->max) / p->temperature < least)
-            continue;
-        struct candidate c = candidate_of(row, i, key);
-        if (best.id < 0 || beats(&c, &best))
-            best = c;
-    }
-    if (best.id >= 0)
-        buffer_add(out, &best, sizeof best);
-}
-
 static void add_candidate(struct buffer *out, const struct sample_row *row, uint32_t i, uint64_t key)
 {
     struct candidate c = candidate_of(row, i, key);
     buffer_add(out, &c, sizeof c);
+}
+
+/* ---- runs of ids ---- */
+static uint32_t run_end(const struct sample_row *row, uint32_t first)
+{
+    return MIN(first + SAMPLE_RUN, row->n);
+}
+
+static float run_max(const struct sample_row *row, uint32_t first)
+{
+    return row->kernels->row_max(row->logits + first, run_end(row, first) - first);
+}
+
+static uint64_t mass_sum(const struct sample_row *row, const float *logits, float max, float temperature)
+{
+    uint64_t mass[SAMPLE_RUN], sum = 0;
+    for (uint32_t first = 0; first < row->n; first += SAMPLE_RUN) {
+        uint32_t n = run_end(row, first) - first;
+        masses_with(row->kernels)(mass, logits + first, n, max, temperature);
+        for (uint32_t i = 0; i < n; i++)
+            sum += mass[i];
+    }
+    return sum;
+}
+
+/* ---- where nothing has to be cut at the leader one candidate a slice is enough ---- */
+/* Any of the run could be picked with luck. */
+static bool run_may_win(const struct sample_row *row, float max, float best_key)
+{
+    return !(row->is_cut && sample_ordered(max) < row->cut.threshold) && max / row->params->temperature + GUMBEL_MOST >= best_key;
+}
+
+static void find_best(struct candidate *best, const struct sample_row *row, uint32_t first, uint64_t key, uint32_t *n_ties)
+{
+    float t = row->params->temperature, least = min_p_floor(row->params);
+    for (uint32_t i = first; i < run_end(row, first); i++) {
+        float logit = row->logits[i];
+        if (row->is_cut && !sample_cut_keeps(&row->cut, logit, n_ties))
+            continue;
+        if (!may_win(logit, best->key, random_u64(key, (uint64_t)(row->first_id + (int32_t)i)), t))
+            continue;
+        if (least > -INFINITY && (logit - row->max) / t < least)
+            continue;
+        struct candidate c = candidate_of(row, i, key);
+        if (best->id < 0 || beats(&c, best))
+            *best = c;
+    }
+}
+
+static void collect_best(struct buffer *out, const struct sample_row *row, uint64_t key)
+{
+    struct candidate best = { .id = -1, .key = -INFINITY };
+    uint32_t n_ties = 0;
+    for (uint32_t first = 0; first < row->n; first += SAMPLE_RUN)
+        if (run_may_win(row, run_max(row, first), best.key))
+            find_best(&best, row, first, key, &n_ties);
+    if (best.id >= 0)
+        buffer_add(out, &best, sizeof best);
+}
+
+/* own_max: the slice's. */
+static void collect_greedy(struct buffer *out, const struct sample_row *row, float own_max)
+{
+    uint32_t i = 0;
+    while (i < row->n && row->logits[i] != own_max)
+        i++;
+    if (i < row->n)
+        add_candidate(out, row, i, 0);
 }
 
 /* Larger logit first, then lower id. */
@@ -145,23 +190,27 @@ static void make_heap(struct candidate *c, size_t n)
         sift(c, i, n);
 }
 
-/* Ids ascend, so one that only equals the last of the heap comes after it. */
+/* Ids ascend, so one that only equals the last of the heap comes after it.  Keys are made of those alone that stay. */
 static void collect_largest(struct buffer *out, const struct sample_row *row, uint32_t k, uint64_t key)
 {
-    uint32_t i = 0;
     k = MIN(k, row->n);
     buffer_reserve(out, k * sizeof(struct candidate));
     if (out->failed || !k)
         return;
     struct candidate *c = (struct candidate *)(void *)(out->bytes + out->size);
-    while (i < k)
-        add_candidate(out, row, i++, key);
+    for (uint32_t i = 0; i < k; i++)
+        c[i] = (struct candidate){ .id = row->first_id + (int32_t)i, .logit = row->logits[i] };
     make_heap(c, k);
-    for (; i < row->n; i++)
-        if (row->logits[i] > c->logit) {
-            *c = candidate_of(row, i, key);
-            sift(c, 0, k);
-        }
+    for (uint32_t first = k; first < row->n; first += SAMPLE_RUN)
+        for (uint32_t i = first; i < run_end(row, first) && (i > first || run_max(row, first) > c->logit); i++)
+            if (row->logits[i] > c->logit) {
+                *c = (struct candidate){ .id = row->first_id + (int32_t)i, .logit = row->logits[i] };
+                sift(c, 0, k);
+            }
+    for (uint32_t i = 0; i < k; i++)
+        c[i] = candidate_of(row, (uint32_t)(c[i].id - row->first_id), key);
+    out->size += k * sizeof *c;
+    out->bytes[out->size] = 0;
 }
 
 /* The nucleus is in the ids above this: those below have masses that are, all together, less than 1 - p of the whole, which is
@@ -186,30 +235,35 @@ uint32_t sample_n_listed(const struct sample_row *row)
     if (!lists_nucleus(p))
         return 0;
     float least = nucleus_floor(row);
-    for (uint32_t i = 0; i < row->n; i++)
-        n += (row->logits[i] - row->max) / p->temperature >= least;
+    for (uint32_t first = 0; first < row->n && n <= SAMPLE_MAX_LIST; first += SAMPLE_RUN)
+        for (uint32_t i = first; i < run_end(row, first); i++)
+            n += (row->logits[i] - row->max) / p->temperature >= least;
     return n;
 }
 
 static void collect_nucleus(struct buffer *out, const struct sample_row *row, uint64_t key)
 {
-    float least = nucleus_floor(row);
-    for (uint32_t i = 0; i < row->n; i++)
-        if ((row->logits[i] - row->max) / row->params->temperature >= least)
-            add_candidate(out, row, i, key);
+    float least = nucleus_floor(row), t = row->params->temperature;
+    for (uint32_t first = 0; first < row->n; first += SAMPLE_RUN)
+        for (uint32_t i = first; i < run_end(row, first) && (i > first || (run_max(row, first) - row->max) / t >= least); i++)
+            if ((row->logits[i] - row->max) / t >= least)
+                add_candidate(out, row, i, key);
 }
 
-static void collect_candidates(struct buffer *out, const struct sample_row *row, struct candidate_row *found)
+static void collect_candidates(struct buffer *out, const struct sample_row *row, float own_max, struct candidate_row *found)
 {
     const struct sample_params *p = row->params;
     uint64_t key = random_key(p->seed, p->choice, row->position);
-    if (p->temperature == 0 || row->is_cut || (!p->top_k && p->top_p == 1)) {
+    if (p->temperature == 0) {
+        collect_greedy(out, row, own_max);
+        found->is_cut = true;
+    } else if (row->is_cut || (!p->top_k && p->top_p == 1)) {
         collect_best(out, row, key);
         found->is_cut = true;
     } else if (p->top_k) {
         collect_largest(out, row, p->top_k, key);
     } else {
-        found->mass = mass_sum(row->logits, row->n, row->max, p->temperature);
+        found->mass = mass_sum(row, row->logits, row->max, p->temperature);
         collect_nucleus(out, row, key);
     }
 }
@@ -221,35 +275,47 @@ static void collect_logprobs(struct buffer *out, const struct sample_row *row, s
     struct sample_row raw = *row;
     raw.logits = row->raw;
     raw.params = &greedy;
-    found->raw_mass = mass_sum(row->raw, row->n, row->raw_max, 1);
+    found->raw_mass = mass_sum(row, row->raw, row->raw_max, 1);
     found->raw_max = row->raw_max;
     collect_largest(out, &raw, row->n_top, 0);
 }
 
-static bool is_broken(const struct sample_row *row)
+static bool is_broken(const struct sample_row *row, float own_max)
 {
     bool broken = sample_needs_max(row->params) && !(row->max > -INFINITY && sample_can_pick(row->max));
     broken |= row->wants_logprobs && !(row->raw_max > -INFINITY && sample_can_pick(row->raw_max));
-    for (uint32_t i = 0; i < row->n; i++)
-        broken |= !sample_can_pick(row->logits[i]);
-    return broken;
+    return broken || !sample_can_pick(own_max);
+}
+
+/* What the leader would find in a list that is all there is. */
+static void pick_of_list(struct buffer *out, size_t list_at, struct candidate_row *found, const struct sample_params *params)
+{
+    struct candidate picked, *list = (struct candidate *)(void *)(out->bytes + list_at);
+    if (out->failed || sample_pick(&picked, list, (out->size - list_at) / sizeof *list, found, params) < 0)
+        return;                         /* the leader will say so */
+    found->is_cut = true;
+    out->size = list_at;
+    buffer_add(out, &picked, sizeof picked);
 }
 
 void sample_collect(struct buffer *out, const struct sample_row *row)
 {
-    struct candidate_row found = { .is_broken = is_broken(row) };
-    size_t at = out->size, n = 0;
+    float own_max = row->n ? row->kernels->row_max(row->logits, row->n) : -INFINITY;
+    struct candidate_row found = { .is_broken = is_broken(row, own_max) };
+    size_t at = out->size, list_at = at + sizeof found, n = 0;
     buffer_add(out, &found, sizeof found);
     if (!found.is_broken) {
-        collect_candidates(out, row, &found);
-        n = (out->size - at - sizeof found) / sizeof(struct candidate);
+        collect_candidates(out, row, own_max, &found);
+        if (row->n == row->n_vocab && !found.is_cut)
+            pick_of_list(out, list_at, &found, row->params);
+        n = (out->size - list_at) / sizeof(struct candidate);
         if (row->wants_logprobs)
             collect_logprobs(out, row, &found);
     }
     if (out->failed)
         return;
     found.n_candidates = (uint32_t)n;
-    found.n_top = (uint32_t)((out->size - at - sizeof found) / sizeof(struct candidate) - n);
+    found.n_top = (uint32_t)((out->size - list_at) / sizeof(struct candidate) - n);
     memcpy(out->bytes + at, &found, sizeof found);          /* rows follow each other without gaps */
 }
 

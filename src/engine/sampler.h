@@ -16,6 +16,7 @@
 
 #include "base/buffer.h"
 #include "comm/comm.h"
+#include "kernel/kernel.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,6 +68,7 @@ struct sample_cut {
 
 /* A row as one rank has it. */
 struct sample_row {
+    const struct kernels *kernels;
     const float *raw, *logits;      /* [n]: as the model gives them, and edited; may be the same */
     uint32_t n;
     int32_t first_id;               /* logits[i] is of id first_id + i */
@@ -87,7 +89,8 @@ struct candidate {
     float raw;
 };
 
-/* What one rank found in its slice of one row; candidates follow it in the buffer, then the largest raw logits. */
+/* What one rank found in its slice of one row; candidates follow it in the buffer, then the largest raw logits.  A slice that is all
+ * of the vocabulary has one candidate, the pick. */
 struct candidate_row {
     uint32_t n_candidates, n_top;
     uint32_t is_broken;     /* no pick can be made: sample_can_pick() is false of a logit, or nothing can be picked */
@@ -98,7 +101,7 @@ struct candidate_row {
     uint32_t padding;
 };
 
-/* How many candidates the slice would list for top-k or top-p. */
+/* How many candidates the slice would list for top-k or top-p; some number above SAMPLE_MAX_LIST where there are more than that. */
 uint32_t sample_n_listed(const struct sample_row *row);
 /* Collective over `tp` (NULL: the slice is all): finds what top-k and top-p leave of the row (cut.c).  Exact: it is the set that
  * the leader would find with every candidate before it.  bins: [ranks of tp][SAMPLE_BINS]. */
@@ -119,6 +122,9 @@ size_t sample_largest(struct candidate *candidates, size_t n_candidates, size_t 
 float sample_logprob(float raw, const struct candidate_row *all);
 
 /* ---- between sampler.c and cut.c ---- */
+/* Ids are looked at in runs of so many; one whose largest logit has no chance is passed over. */
+#define SAMPLE_RUN 256
+
 /* Integers in the order of the floats; -0 is +0, as in comparisons. */
 static inline uint32_t sample_ordered(float x)
 {

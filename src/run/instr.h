@@ -169,6 +169,9 @@ struct program {
     uint32_t *active, n_active;             /* [experts here]: those that have a row */
     uint32_t *sequence_of;                  /* [T]: of each token of the step */
     struct attend attend;
+    struct work items;                      /* of program_run_items(); a step has none */
+    program_item_fn *item_fn;               /* read by a thread only while it holds an item */
+    void *item_user;
     int error;                              /* of the step; written by thread 0 */
 
     struct program_counters counters;

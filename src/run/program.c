@@ -314,14 +314,13 @@ static int open_gather(struct program *p)
 
 int program_open(struct program **out, struct graph *graph, const struct program_options *options)
 {
-    struct program *p = calloc(1, sizeof *p);
+    struct program *p = aligned_alloc(CACHE_LINE, sizeof *p);
     int err = 0;
     if (!p) {
         graph_close(graph);
         return no_memory("a program");
     }
-    p->graph = graph;
-    p->options = *options;
+    *p = (struct program){ .graph = graph, .options = *options };
     cpu_float_mode_set();
     if ((err = open_caches(p)) < 0 ||
         (err = weights_open(&p->weights, graph, options->file, options->pool, options->packed_cache, options->progress,
@@ -400,9 +399,20 @@ static void prepare(struct program *p, const struct step *step)
     }
     attend_prepare(p);
     unsigned number = atomic_load_explicit(&p->step_number, memory_order_relaxed) + 1;
+    work_prepare(&p->items, number, 0);
     for (uint32_t i = 0; i < p->n_instr; i++)
         work_prepare(&p->instr[i].work, number, program_n_chunks(p, &p->instr[i]));
     atomic_store(&p->step_number, number);
+}
+
+/* False when the number is no longer `number`. */
+static bool run_items(struct program *p, unsigned number, int thread)
+{
+    for (uint32_t item; work_claim(&p->items, number, &item);) {
+        p->item_fn(p->item_user, item, thread);
+        work_done(&p->items);
+    }
+    return work_wait(&p->items, &p->step_number, number, pool_spins(p->options.pool));
 }
 
 /* Every thread, the leading one too, goes through the instructions and takes what chunks it finds. */
@@ -411,6 +421,8 @@ static void program_run_thread(void *user, int thread)
     struct program *p = user;
     unsigned number = atomic_load(&p->step_number);
     cpu_float_mode_set();
+    if (!run_items(p, number, thread))
+        return;
     for (uint32_t i = 0; i < p->n_instr; i++) {
         struct instr *in = &p->instr[i];
         bool speaks = op_info[in->op].kind == KIND_COMM;
@@ -428,6 +440,18 @@ static void program_run_thread(void *user, int thread)
         if (!work_wait(&in->work, &p->step_number, number, pool_spins(p->options.pool)))
             return;
     }
+}
+
+/* Like a step that has no instruction: those of the step before have nothing to claim under this number. */
+void program_run_items(struct program *p, program_item_fn *fn, void *user, uint32_t n)
+{
+    unsigned number = atomic_load_explicit(&p->step_number, memory_order_relaxed) + 1;
+    p->item_fn = fn;
+    p->item_user = user;
+    work_prepare(&p->items, number, n);
+    atomic_store(&p->step_number, number);
+    pool_offer(p->options.pool);
+    run_items(p, number, 0);
 }
 
 static void count_hidden(struct program *p)

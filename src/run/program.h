@@ -63,6 +63,10 @@ struct step {
  * changed the floating-point mode. */
 int program_step(struct program *program, const struct step *step);
 
+/* Between steps: fn(user, item, thread) for each item below n, on all threads, whoever claims it.  It makes no call of this header. */
+typedef void program_item_fn(void *user, uint32_t item, int thread);
+void program_run_items(struct program *program, program_item_fn *fn, void *user, uint32_t n);
+
 /* The output called `name` after a step: [rows][columns]; NULL when this rank does not make it.  Valid until the next step. */
 const float *program_output(const struct program *program, const char *name, uint32_t *n_columns);
 

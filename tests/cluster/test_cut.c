@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "base/random.h"
-#include "engine/mass.h"
+#include "kernel/mass.h"
 
 #include <math.h>
 
@@ -86,7 +86,7 @@ static void check_cut(struct comm *tp, const float *logits, const struct sample_
     static struct sample_bin bins[MAX_RANKS * SAMPLE_BINS];
     bool in[VOCAB];
     random_cuts(first, n_ranks, seed);
-    struct sample_row row = { .raw = logits + first[rank], .logits = logits + first[rank], .n = first[rank + 1] - first[rank],
+    struct sample_row row = { .kernels = kernels_all[0], .raw = logits + first[rank], .logits = logits + first[rank], .n = first[rank + 1] - first[rank],
                               .first_id = (int32_t)first[rank], .n_vocab = VOCAB, .max = largest(logits), .params = p };
     check_int(sample_find_cut(&row, tp, bins), 0);
     check(row.is_cut);

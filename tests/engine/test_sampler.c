@@ -2,7 +2,7 @@
 #include "engine/sampler.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "engine/mass.h"
+#include "kernel/mass.h"
 #include "tests/check.h"
 
 #include <math.h>
@@ -62,6 +62,7 @@ static struct outcome find(struct sample_row row, const struct split *split)
     struct buffer candidates = { 0 };
     struct sample_bin bins[SAMPLE_BINS];
     const float *logits = row.logits, *raw = row.raw;
+    row.kernels = kernels_all[0];
     row.n = row.n_vocab = VOCAB;
     row.max = row.raw_max = -INFINITY;
     for (uint32_t i = 0; i < VOCAB; i++) {
@@ -371,17 +372,15 @@ static void test_broken_logits(void)
 static void test_masses(void)
 {
     float logits[VOCAB];
-    uint64_t sum = 0, n_wrong = 0;
-    check_begin("a mass is exp, and not more; a sum of them is their sum");
+    uint64_t n_wrong = 0;
+    check_begin("a mass is exp, and not more");
     for (uint32_t i = 0; i < VOCAB; i++)
         logits[i] = -(float)i / 10;
     for (uint32_t i = 0; i < VOCAB; i++) {
         double exact = exp((double)(logits[i] / 0.7f)) * MASS_ONE, mass = (double)mass_of(logits[i], 0, 0.7f);
         n_wrong += mass > exact * (1 + 1e-9) || mass < exact * (1 - 1e-9) - 1.5;
-        sum += mass_of(logits[i], 0, 0.7f);
     }
     check_int(n_wrong, 0);
-    check(sum == mass_sum(logits, VOCAB, 0, 0.7f));
     check(mass_of(2.5f, 2.5f, 0.3f) == (uint64_t)MASS_ONE);
     check(mass_of(-INFINITY, 0, 1) == 0 && mass_of(-1e30f, 0, 1e-6f) == 0 && mass_of(NAN, 0, 1) == 0);
 }

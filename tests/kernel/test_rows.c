@@ -2,6 +2,7 @@
  * that a sanitizer sees a step too far); and the portable C against double. */
 #include "kernel/cpu.h"
 #include "kernel/kernel.h"
+#include "kernel/mass.h"
 #include "tests/check.h"
 
 #include <math.h>
@@ -261,6 +262,24 @@ static void test_row_max(const struct kernels *kernels)
     }
 }
 
+static void test_masses(const struct kernels *kernels)
+{
+    static const float temperatures[] = { 1e-6f, 0.3f, 1, 100 };
+    check_begin("%s: masses", kernels->name);
+    for (size_t l = 0; l < COUNT_OF(lengths) && lengths[l] < 600; l++)
+        for (size_t t = 0; t < COUNT_OF(temperatures); t++) {
+            size_t n = lengths[l];
+            uint64_t got[600], want[600];
+            float *x = row_new(n), max = kernels->row_max(x, n);
+            x[n / 2] = NAN;
+            x[n - 1] = -INFINITY;
+            masses_with(kernels)(got, x, n, max, temperatures[t]);
+            masses_c(want, x, n, max, temperatures[t]);
+            check_bytes("masses", got, want, n * sizeof *got);
+            free(x);
+        }
+}
+
 int main(void)
 {
     for (size_t v = 0; v < n_kernels; v++) {
@@ -280,6 +299,7 @@ int main(void)
         test_rope(kernels, false);
         test_rope(kernels, true);
         test_row_max(kernels);
+        test_masses(kernels);
     }
     return check_done();
 }

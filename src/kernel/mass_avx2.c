@@ -1,0 +1,2 @@
+#define MASSES masses_avx2
+#include "kernel/mass_body.h"
