@@ -23,43 +23,49 @@ static bool is_reached(const struct aim *aim, struct sample_bin above, uint64_t 
     return aim->k ? above.n + n >= aim->k : sample_is_nucleus(above.mass + mass, aim->mass, aim->top_p);
 }
 
-/* The digit that is sought: of those that agree with `prefix` in the digits above. */
-struct digit {
-    uint32_t prefix;
-    int shift;
-    bool by_mass;
+/* Ids that agree in the digits known so far; the first round looks at all of the row that row->cut leaves. */
+struct search {
+    const struct sample_row *row;
+    struct aim *aim;
+    float *left;                /* [n_left] */
+    uint32_t n_left;
 };
 
-/* Counts those of n ids that row->cut leaves. */
-static void count_run(const struct sample_row *row, uint32_t first, uint32_t n, struct sample_bin *bins, const struct digit *digit,
+/* Of n logits those that agree with `prefix` above the digit, counted by their digit, and written to `left`, which may be where
+ * they come from.  row->cut is the first round's to apply: n_ties. */
+static void count_run(struct search *s, const float *from, uint32_t n, struct sample_bin *bins, uint32_t prefix, int shift,
                       uint32_t *n_ties)
 {
-    float kept[SAMPLE_RUN];
+    float *kept = s->left + s->n_left;
     uint64_t mass[SAMPLE_RUN] = { 0 };
     uint32_t n_kept = 0;
-    for (uint32_t i = first; i < first + n; i++) {
-        float logit = row->logits[i];
-        bool agrees = (uint64_t)sample_ordered(logit) >> (digit->shift + 8) == digit->prefix;
-        kept[n_kept] = logit;                       /* no branch: which ids agree is hard to foresee */
-        n_kept += agrees & sample_cut_keeps(&row->cut, logit, n_ties);
+    for (uint32_t i = 0; i < n; i++) {              /* without a branch: which ones agree is hard to foresee */
+        float logit = from[i];
+        bool agrees = (uint64_t)sample_ordered(logit) >> (shift + 8) == prefix;
+        kept[n_kept] = logit;
+        n_kept += n_ties ? sample_cut_keeps(&s->row->cut, logit, n_ties) : agrees;
     }
-    if (digit->by_mass)
-        masses_with(row->kernels)(mass, kept, n_kept, row->max, row->params->temperature);
+    if (!s->aim->k)
+        masses_with(s->row->kernels)(mass, kept, n_kept, s->row->max, s->row->params->temperature);
     for (uint32_t i = 0; i < n_kept; i++) {
-        struct sample_bin *bin = &bins[sample_ordered(kept[i]) >> digit->shift & (SAMPLE_BINS - 1)];
+        struct sample_bin *bin = &bins[sample_ordered(kept[i]) >> shift & (SAMPLE_BINS - 1)];
         bin->n++;
         bin->mass += mass[i];
     }
+    s->n_left += n_kept;
 }
 
-/* Of all ids so, on all ranks. */
-static int gather_bins(const struct sample_row *row, struct comm *tp, struct sample_bin *bins, const struct digit *digit)
+/* Of this rank's ids, then of all ranks'. */
+static int gather_bins(struct search *s, struct comm *tp, struct sample_bin *bins, uint32_t prefix, int shift)
 {
     struct sample_bin *own = bins + (size_t)(tp ? comm_rank(tp) : 0) * SAMPLE_BINS;
-    uint32_t n_ties = 0;
+    bool is_first = shift == 24;
+    const float *from = is_first ? s->row->logits : s->left;
+    uint32_t n = is_first ? s->row->n : s->n_left, n_ties = 0;
     memset(own, 0, SAMPLE_BINS * sizeof *own);
-    for (uint32_t i = 0; i < row->n; i += SAMPLE_RUN)
-        count_run(row, i, MIN(SAMPLE_RUN, row->n - i), own, digit, &n_ties);
+    s->n_left = 0;
+    for (uint32_t i = 0; i < n; i += SAMPLE_RUN)
+        count_run(s, from + i, MIN(SAMPLE_RUN, n - i), own, prefix, shift, is_first ? &n_ties : NULL);
     return tp ? comm_all_gather(tp, bins, own, SAMPLE_BINS * sizeof *own) : 0;
 }
 
@@ -104,12 +110,13 @@ static uint64_t count_ties(const struct aim *aim, struct sample_bin above, struc
 }
 
 /* Lower ids are on lower ranks, so those take their ties first. */
-static int cut_by(struct sample_row *row, struct comm *tp, struct sample_bin *bins, struct aim *aim)
+static int cut_by(struct sample_row *row, struct comm *tp, struct sample_bin *bins, float *scratch, struct aim *aim)
 {
     uint32_t n_ranks = tp ? (uint32_t)comm_size(tp) : 1, rank = tp ? (uint32_t)comm_rank(tp) : 0, threshold = 0;
     struct sample_bin above = { 0 };
+    struct search search = { .row = row, .aim = aim, .left = scratch };
     for (int shift = 24; shift >= 0; shift -= 8) {
-        int err = gather_bins(row, tp, bins, &(struct digit){ threshold, shift, !aim->k });
+        int err = gather_bins(&search, tp, bins, threshold, shift);
         if (err < 0)
             return err;
         for (uint32_t b = 0; b < n_ranks * SAMPLE_BINS && shift == 24; b++)
@@ -124,15 +131,15 @@ static int cut_by(struct sample_row *row, struct comm *tp, struct sample_bin *bi
     return 0;
 }
 
-int sample_find_cut(struct sample_row *row, struct comm *tp, struct sample_bin *bins)
+int sample_find_cut(struct sample_row *row, struct comm *tp, struct sample_bin *bins, float *scratch)
 {
     const struct sample_params *p = row->params;
     int err = 0;
     row->cut = (struct sample_cut){ 0, UINT32_MAX };
     row->is_cut = true;
     if (p->top_k && p->top_k < row->n_vocab)
-        err = cut_by(row, tp, bins, &(struct aim){ .k = p->top_k });
+        err = cut_by(row, tp, bins, scratch, &(struct aim){ .k = p->top_k });
     if (!err && p->top_p < 1)
-        err = cut_by(row, tp, bins, &(struct aim){ .top_p = p->top_p });
+        err = cut_by(row, tp, bins, scratch, &(struct aim){ .top_p = p->top_p });
     return err;
 }

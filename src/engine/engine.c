@@ -161,11 +161,12 @@ static int open_sampling(struct engine *e)
     e->n_listed = calloc(n_rows, sizeof *e->n_listed);
     e->cut = calloc(n_rows, sizeof *e->cut);
     e->edited = calloc(n_threads * e->model.n_vocab, sizeof *e->edited);
+    e->scratch = calloc(n_threads * e->model.n_vocab, sizeof *e->scratch);
     e->late_row = calloc(n_rows, sizeof *e->late_row);
     e->bins = calloc(MAX(e->mesh.size[AXIS_TP], n_threads) * SAMPLE_BINS, sizeof *e->bins);
     e->found = calloc(n_rows, sizeof *e->found);
     buffer_reserve(&e->result, result_max_bytes(e));
-    bool have_all = e->row_max && e->n_listed && e->cut && e->edited && e->late_row && e->bins && e->found && !e->result.failed;
+    bool have_all = e->row_max && e->n_listed && e->cut && e->edited && e->scratch && e->late_row && e->bins && e->found && !e->result.failed;
     for (size_t i = 0; have_all && i < n_rows && !e->options.full_logits; i++) {
         buffer_reserve(&e->found[i], result_max_row_bytes());
         have_all = !e->found[i].failed;
@@ -249,6 +250,7 @@ void engine_close(struct engine *e)
     free(e->n_listed);
     free(e->cut);
     free(e->edited);
+    free(e->scratch);
     free(e->late_row);
     free(e->bins);
     buffer_release(&e->late);

@@ -97,6 +97,7 @@ struct engine {
     float *n_listed;                    /* [n_rows]: the longest list of candidates of any rank */
     struct sample_cut *cut;             /* [n_rows]: with more than that can be listed */
     float *edited;                      /* [threads][n_vocab]: a row's */
+    float *scratch;                     /* [threads][n_vocab]: of a search for a cut */
     struct buffer *found;               /* [n_rows]: candidates */
     struct late_row *late_row;          /* [n_rows] */
     struct buffer late;                 /* what they point into, on other ranks than the leader's */

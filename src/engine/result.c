@@ -52,6 +52,11 @@ static int take_late(struct engine *e, const struct plan *plan, const struct buf
     return err < 0 ? err : late_read(e->late_row, plan->header.n_rows, late->bytes, late->size, plan->header.number);
 }
 
+static float *scratch_of(const struct engine *e, int thread)
+{
+    return e->scratch + (size_t)thread * e->model.n_vocab;
+}
+
 /* ---- rows: none depends on another, so that threads take one each ---- */
 struct row_work {
     struct engine *e;
@@ -116,7 +121,7 @@ static void collect_alone(void *user, uint32_t i, int thread)
     struct sample_row row = own_row(w, i, thread);
     find_maxima(&row);
     if (wants_cut(&row, (float)sample_n_listed(&row)))
-        sample_find_cut(&row, NULL, w->e->bins + (size_t)thread * SAMPLE_BINS);
+        sample_find_cut(&row, NULL, w->e->bins + (size_t)thread * SAMPLE_BINS, scratch_of(w->e, thread));
     collect(w, i, &row);
 }
 
@@ -164,7 +169,7 @@ static int find_cuts(struct row_work *w, struct comm *tp)
         struct sample_row row = joined_row(w, i, 0);
         if (!wants_cut(&row, w->e->n_listed[i]))
             continue;
-        err = sample_find_cut(&row, tp, w->e->bins);
+        err = sample_find_cut(&row, tp, w->e->bins, scratch_of(w->e, 0));
         w->e->cut[i] = row.cut;
     }
     return err;
@@ -362,7 +367,7 @@ static int pick_from_row(struct engine *e, struct sequence *s, const struct plan
         row.max = e->kernels->row_max(e->edited, n);
     }
     if (sample_n_listed(&row) > SAMPLE_MAX_LIST && sample_can_pick(row.max))
-        sample_find_cut(&row, NULL, e->bins);
+        sample_find_cut(&row, NULL, e->bins, scratch_of(e, 0));
     struct candidate_row all = { 0 };
     size_t taken = 0;
     e->result.size = 0;

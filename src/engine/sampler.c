@@ -2,9 +2,8 @@
 
 #include "base/base.h"
 #include "base/error.h"
-#include "base/random.h"
+#include "kernel/draw.h"
 #include "kernel/mass.h"
-#include "kernel/math.h"
 
 #include <float.h>
 #include <math.h>
@@ -54,34 +53,16 @@ static float min_p_floor(const struct sample_params *params)
     return params->min_p > 0 ? math_log(params->min_p) : -INFINITY;
 }
 
-/* -log(-log(u)) with u in (0, 1) from the top 23 bits: with 24 the largest would round to 1. */
-#define GUMBEL_MOST 16.7f       /* of u = 1 - 2^-24 */
-static float gumbel(uint64_t random)
-{
-    float u = ((float)(random >> 41) + 0.5f) * 0x1p-23f;
-    return -math_log(-math_log(u));
-}
-
 static float key_of(float logit, int32_t id, uint64_t random_key, const struct sample_params *params)
 {
     if (params->temperature == 0)
         return logit;
-    return logit / params->temperature + gumbel(random_u64(random_key, (uint64_t)id));
+    return logit / params->temperature + draw_gumbel(random_u64(random_key, (uint64_t)id));
 }
 
 static bool beats(const struct candidate *a, const struct candidate *b)
 {
     return a->key > b->key || (a->key == b->key && a->id < b->id);
-}
-
-/* A draw whose u is at most 1 - 2^-m has a Gumbel value under (m + 1) log 2, so most ids are seen to lose by counting
- * leading ones of the random number, before any logarithm. */
-static bool may_win(float logit, float best_key, uint64_t random, float temperature)
-{
-    float needed = best_key - logit / temperature;
-    uint64_t inverse = ~random;
-    int ones = inverse ? __builtin_clzll(inverse) : 64;
-    return needed <= (float)(ones + 2) * 0.6931472f;
 }
 
 static struct candidate candidate_of(const struct sample_row *row, uint32_t i, uint64_t key)
@@ -123,19 +104,17 @@ static uint64_t mass_sum(const struct sample_row *row, const float *logits, floa
 /* Any of the run could be picked with luck. */
 static bool run_may_win(const struct sample_row *row, float max, float best_key)
 {
-    return !(row->is_cut && sample_ordered(max) < row->cut.threshold) && max / row->params->temperature + GUMBEL_MOST >= best_key;
+    return !(row->is_cut && sample_ordered(max) < row->cut.threshold) && max / row->params->temperature + DRAW_MOST >= best_key;
 }
 
 static void find_best(struct candidate *best, const struct sample_row *row, uint32_t first, uint64_t key, uint32_t *n_ties)
 {
-    float t = row->params->temperature, least = min_p_floor(row->params);
+    float t = row->params->temperature, least = min_p_floor(row->params), bound[SAMPLE_RUN];
+    draw_bounds_with(row->kernels)(bound, row->logits + first, run_end(row, first) - first, key, (uint64_t)row->first_id + first, t);
     for (uint32_t i = first; i < run_end(row, first); i++) {
-        float logit = row->logits[i];
-        if (row->is_cut && !sample_cut_keeps(&row->cut, logit, n_ties))
+        if (row->is_cut && !sample_cut_keeps(&row->cut, row->logits[i], n_ties))
             continue;
-        if (!may_win(logit, best->key, random_u64(key, (uint64_t)(row->first_id + (int32_t)i)), t))
-            continue;
-        if (least > -INFINITY && (logit - row->max) / t < least)
+        if (bound[i - first] < best->key || (least > -INFINITY && (row->logits[i] - row->max) / t < least))
             continue;
         struct candidate c = candidate_of(row, i, key);
         if (best->id < 0 || beats(&c, best))

@@ -104,12 +104,12 @@ struct candidate_row {
 /* How many candidates the slice would list for top-k or top-p; some number above SAMPLE_MAX_LIST where there are more than that. */
 uint32_t sample_n_listed(const struct sample_row *row);
 /* Collective over `tp` (NULL: the slice is all): finds what top-k and top-p leave of the row (cut.c).  Exact: it is the set that
- * the leader would find with every candidate before it.  bins: [ranks of tp][SAMPLE_BINS]. */
+ * the leader would find with every candidate before it.  bins: [ranks of tp][SAMPLE_BINS]; scratch: [row->n]. */
 #define SAMPLE_BINS 256
 struct sample_bin {
     uint64_t n, mass;
 };
-int sample_find_cut(struct sample_row *row, struct comm *tp, struct sample_bin *bins);
+int sample_find_cut(struct sample_row *row, struct comm *tp, struct sample_bin *bins, float *scratch);
 /* Appends the row's candidate_row and what follows it to `out`.  A row with more than SAMPLE_MAX_LIST candidates on some rank
  * must have its cut. */
 void sample_collect(struct buffer *out, const struct sample_row *row);

@@ -84,11 +84,12 @@ static void check_cut(struct comm *tp, const float *logits, const struct sample_
 {
     uint32_t n_ranks = tp ? (uint32_t)comm_size(tp) : 1, rank = tp ? (uint32_t)comm_rank(tp) : 0, first[MAX_RANKS + 1], n_ties = 0, n_wrong = 0;
     static struct sample_bin bins[MAX_RANKS * SAMPLE_BINS];
+    static float scratch[VOCAB];
     bool in[VOCAB];
     random_cuts(first, n_ranks, seed);
     struct sample_row row = { .kernels = kernels_all[0], .raw = logits + first[rank], .logits = logits + first[rank], .n = first[rank + 1] - first[rank],
                               .first_id = (int32_t)first[rank], .n_vocab = VOCAB, .max = largest(logits), .params = p };
-    check_int(sample_find_cut(&row, tp, bins), 0);
+    check_int(sample_find_cut(&row, tp, bins, scratch), 0);
     check(row.is_cut);
     expected(in, logits, p);
     for (uint32_t i = 0; i < row.n; i++)

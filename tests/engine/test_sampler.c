@@ -61,6 +61,7 @@ static struct outcome find(struct sample_row row, const struct split *split)
     struct outcome out = { 0 };
     struct buffer candidates = { 0 };
     struct sample_bin bins[SAMPLE_BINS];
+    float scratch[VOCAB];
     const float *logits = row.logits, *raw = row.raw;
     row.kernels = kernels_all[0];
     row.n = row.n_vocab = VOCAB;
@@ -70,7 +71,7 @@ static struct outcome find(struct sample_row row, const struct split *split)
         row.raw_max = fmaxf(row.raw_max, raw[i]);
     }
     if (split->finds_cut && row.params->temperature > 0)
-        check_int(sample_find_cut(&row, NULL, bins), 0);
+        check_int(sample_find_cut(&row, NULL, bins, scratch), 0);
     for (uint32_t s = 0; s < split->n; s++) {
         uint32_t at = (split->first + s) % split->n, begin = split->cut[at];
         struct sample_row slice = row;

@@ -1,2 +1,0 @@
-#define MASSES masses_avx2
-#include "kernel/mass_body.h"
