@@ -155,14 +155,12 @@ static int open_pipes(struct job *job)
     return 0;
 }
 
-/* Forks the guard and attends to it.  Signals are as the caller had them again when this returns. */
+/* Forks the guard and attends to it. */
 static int run(struct job *job, int argc, char **argv)
 {
     int code;
     struct sigaction ignore = { .sa_handler = SIG_IGN }, old_pipe;
 
-    choose_signals(job);
-    sigprocmask(SIG_BLOCK, &job->signals, &job->old_signals);
     fflush(NULL);
     pid_t guard = fork();
     if (guard == 0)
@@ -172,7 +170,6 @@ static int run(struct job *job, int argc, char **argv)
     sigaction(SIGPIPE, &ignore, &old_pipe);
     code = guard < 0 ? error_set(ERR_FAILED, "fork: %s", strerror(errno)) : launch_attend(job, guard);
     sigaction(SIGPIPE, &old_pipe, NULL);
-    sigprocmask(SIG_SETMASK, &job->old_signals, NULL);
     return code;
 }
 
@@ -183,6 +180,8 @@ int launch_ranks(const struct launch_options *options, int argc, char **argv)
 
     assert(options->n_ranks > 0);
     open_standard_files();
+    choose_signals(&job);
+    sigprocmask(SIG_BLOCK, &job.signals, &job.old_signals);     /* what comes is seen when the guard is there, or at the end */
     if ((code = find_launcher(&job)) < 0 || (code = find_program(&job)) < 0 || (code = check_hosts_file(&job)) < 0 ||
         (code = make_folders(&job)) < 0 || (code = open_pipes(&job)) < 0)
         goto done;
@@ -193,5 +192,6 @@ done:
         job_close_end(&job.input[i]);
     }
     job_remove_folders(&job);           /* the guard has done so, unless it was killed or never was */
+    sigprocmask(SIG_SETMASK, &job.old_signals, NULL);
     return code;
 }
