@@ -102,4 +102,5 @@ class Job:
 
 
 def stoa_lines(err):
-    return [line for line in err.splitlines() if line.startswith("stoa:")]
+    """Without the progress that a slow machine is told of while it loads."""
+    return [line for line in err.splitlines() if line.startswith("stoa:") and not line.startswith("stoa: loading:")]
