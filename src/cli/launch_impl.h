@@ -1,9 +1,10 @@
 /* launch_impl.h: what the files of the launcher share.
  *
- *   launch.c           the job: what it needs before it can start, and the fork of the guard
+ *   launch.c           the fork of the guard, and what comes before and after it
  *   launch_parent.c    the parent: signals and standard input
  *   launch_guard.c     the guard: it watches the job and ends it
  *   launch_mpirun.c    mpirun: its environment and its arguments
+ *   launch_job.c       programs, folders and FIFOs of a job
  *   launch_rank.c      in a rank: the other end of the FIFOs */
 #ifndef STOA_CLI_LAUNCH_IMPL_H
 #define STOA_CLI_LAUNCH_IMPL_H
@@ -38,14 +39,18 @@ static inline bool job_is_local(const struct job *job)
     return !job->options->hosts_file;
 }
 
-/* Closes an end of a pipe unless it is -1, which it is afterwards. */
-void job_close_end(int *fd);
+/* ---- launch_job.c ---- */
+/* Finds the programs and makes the folders.  ERR_USAGE for a hosts file that cannot be read, else ERR_FAILED. */
+int job_prepare(struct job *job);
+void job_remove_folders(const struct job *job);
 /* Both ends of a new FIFO in the job's folder, the reading one nonblocking.  -1 and errno. */
 int job_open_fifo(const struct job *job, const char *name, int ends[2]);
 /* The name of a rank's FIFO, LAUNCH_PATH_MAX bytes; -1 when it does not fit. */
 int job_rank_path(char *path, const char *folder, const char *rank);
-void job_remove_folders(const struct job *job);
+/* Closes an end of a pipe unless it is -1, which it is afterwards. */
+void job_close_end(int *fd);
 
+/* ---- the processes ---- */
 /* The parent: until the guard is gone, and with it the job.  The exit code of the command. */
 int launch_attend(struct job *job, pid_t guard);
 /* The guard, in the fork that it is: runs the job to its end. */

@@ -5,6 +5,7 @@
  * times as much and prints how long it took. */
 #include "cli/launch.c"         /* the library does not hold it: it belongs to the program */
 #include "cli/launch_guard.c"
+#include "cli/launch_job.c"
 #include "cli/launch_mpirun.c"
 #include "cli/launch_parent.c"
 #include "cli/launch_rank.c"
