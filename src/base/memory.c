@@ -2,7 +2,9 @@
 
 #include "base/base.h"
 
+#include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* The number of the first line of `path` that `format` reads; UINT64_MAX when there is none. */
 static uint64_t read_number(const char *path, const char *format)
@@ -33,4 +35,23 @@ uint64_t memory_peak(void)
 {
     uint64_t kb = read_number("/proc/self/status", "VmHWM: %llu");
     return kb == UINT64_MAX ? 0 : kb * 1024;
+}
+
+void memory_settle(void)
+{
+    mallopt(M_ARENA_MAX, 1);                /* one heap: what a worker takes the loop's thread gives back */
+    mallopt(M_MMAP_THRESHOLD, 128 << 10);   /* else it becomes what has been freed, up to 32 MB */
+    memory_fill_caches();
+}
+
+void memory_fill_caches(void)
+{
+    enum { KEPT = 7, FIRST = 24, STEP = 16, LAST = 1032 };
+    void *blocks[(LAST - FIRST) / STEP + 1][KEPT];
+    for (size_t i = 0; i < COUNT_OF(blocks); i++)
+        for (size_t k = 0; k < KEPT; k++)
+            blocks[i][k] = malloc(FIRST + i * STEP);
+    for (size_t i = 0; i < COUNT_OF(blocks); i++)
+        for (size_t k = 0; k < KEPT; k++)
+            free(blocks[i][k]);
 }

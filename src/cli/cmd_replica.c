@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "comm/comm.h"
 #include "engine/replica.h"
 
@@ -79,6 +80,7 @@ static int run(struct options *o, int argc, char **argv)
         return report_error(error_set(ERR_USAGE, "where is it to listen?  --listen unix:PATH or HOST:PORT"));
     if (o->tied && !comm_world_given())
         tie_to((pid_t)o->tied);
+    memory_settle();
     return session_run(o, argc, argv, &needs, serve, NULL);
 }
 

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -217,6 +218,7 @@ int front_run(const struct front_options *options)
     struct front f = { .options = options, .model = options->model, .metrics.model_name = options->model.name, .signals.fd = -1 };
     int err;
     f.model.fingerprint = f.fingerprint;
+    memory_settle();
     if (getrandom(&f.id_key, sizeof f.id_key, 0) != sizeof f.id_key)
         return error_set(ERR_FAILED, "the system gives no random numbers");
     if ((options->api_key_file && (err = auth_open(&f.auth, options->api_key_file)) < 0) || (err = loop_open(&f.loop)) < 0 ||

@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -86,6 +87,7 @@ static struct worker_job *take(struct workers *workers)
 static void *worker_main(void *arg)
 {
     struct workers *workers = arg;
+    memory_fill_caches();
     for (struct worker_job *job; (job = take(workers));) {
         job->work(job);
         pthread_mutex_lock(&workers->lock);

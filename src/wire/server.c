@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/threads.h"
 #include "wire/listener.h"
 #include "wire/stream.h"
@@ -395,6 +396,7 @@ static void *run(void *user)
 {
     struct wire_server *server = user;
     double end_s = INFINITY;
+    memory_fill_caches();
     while (seconds_now() < end_s) {
         struct epoll_event events[WIRE_MAX_CONNECTIONS];
         int n = epoll_wait(server->epoll, events, WIRE_MAX_CONNECTIONS, end_s < INFINITY ? 10 : -1);

@@ -17,7 +17,7 @@ from server import Server, Stream, t
 SECONDS = float(os.environ.get("STOA_LOAD_S") or 30)
 N_CLIENTS, N_AGAIN = 64, 64
 SHORT = (("tp=1", 1, 10000, 2000), ("tp=2", 2, 3000, 1000))     # layout, ranks, requests, those after which memory is flat
-SLACK_KB = 128              # a front has 1.2 MB, of which 1 % is less than what malloc's pieces come to
+SLACK_KB = 8                # two pages: of 1.5 MB 1 % is hardly four
 N_WAITING, N_BUSY = 1000, 16
 IDLE_S = 30                 # for what was left behind to end
 LAYOUTS = (("tp=1", 1), ("tp=2", 2))
