@@ -32,7 +32,8 @@ bool discard_step(struct discard *discard)
     struct discarded *d = discard->first;
     if (!d)
         return false;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), n_left = (size_t)(d->end - (char *)(d + 1)) / page * page, n = MIN(n_left, (size_t)PIECE_BYTES);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n_pages = (size_t)(d->end - (char *)(d + 1)) / page;
+    size_t n = MIN(n_pages * page, (size_t)PIECE_BYTES);
     d->end -= n;
     if (n && madvise(d->end, n, MADV_DONTNEED) == 0)
         return true;

@@ -10,8 +10,8 @@ uint64_t memory_available(void);
 /* The most that this process has held at once, as the system counts it; 0 when that cannot be read. */
 uint64_t memory_peak(void);
 
-/* For a process that runs for months, before it has threads: its memory stays flat, and long buffers neither move when they grow nor stay when
- * they are freed.  Each of its threads then calls memory_fill_caches(). */
+/* For a process that runs for months, before it has threads: its memory stays flat, and long buffers neither move when they grow nor
+ * stay when they are freed.  Each of its threads then calls memory_fill_caches(). */
 void memory_settle(void);
 /* malloc() keeps seven freed blocks of each small size for each thread.  As they come in the course of a day each holds a page of its own;
  * taken at once they lie together, in 250 KB. */

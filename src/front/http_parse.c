@@ -330,8 +330,8 @@ static enum http_part refuse_long(struct http_parser *p, const char *how, const 
     enum { MOST_DIGITS = 40 };
     size_t n = strlen(digits);
     empty(&p->line);
-    buffer_printf(&p->line, "the body has %s%.*s%s bytes, and the limit is %zu", how, (int)MIN(n, (size_t)MOST_DIGITS), digits, n > MOST_DIGITS ? ".." : "",
-                  p->limits->body_bytes);
+    buffer_printf(&p->line, "the body has %s%.*s%s bytes, and the limit is %zu", how, (int)MIN(n, (size_t)MOST_DIGITS), digits,
+                  n > MOST_DIGITS ? ".." : "", p->limits->body_bytes);
     return refuse(p, 413, p->line.failed ? "the body is too long" : p->line.bytes);
 }
 

@@ -90,7 +90,10 @@ static void nothing(void)
 }
 
 static const struct { const char *name; void (*ask)(int fd); } rows[] = {
-    { "a body", send_length }, { "a body of chunks", send_chunks }, { "a client that leaves within its body", send_and_leave }, { "an answer", read_answer },
+    { "a body", send_length },
+    { "a body of chunks", send_chunks },
+    { "a client that leaves within its body", send_and_leave },
+    { "an answer", read_answer },
 };
 
 static void test_held_up(void)

@@ -111,8 +111,8 @@ static void asks_and_is_answered(void)
 
 static void test_resting_give_way(void)
 {
-    static const char *const says[PLACES] = { GET("/idle") "\r\n", "GET /hel", GET("/hello") "\r\n", GET("/never") "\r\n", "", GET("/hello") "\r\n",
-                                              GET("/idle") "\r\n", GET("/idle") "\r\n" };
+    static const char *const says[PLACES] = { GET("/idle") "\r\n", "GET /hel", GET("/hello") "\r\n", GET("/never") "\r\n",
+                                              "", GET("/hello") "\r\n", GET("/idle") "\r\n", GET("/idle") "\r\n" };
     int fd[PLACES];
     begin_full(fd, says, PLACES);
     check_begin("who has rested longest gives his place to a new client, as long as nobody is slow");
@@ -468,7 +468,8 @@ static void *attack_main(void *user)
 static void attack_all(void)
 {
     struct attack attacks[] = {
-        { .begin = POST("/show") CLOSE "Transfer-Encoding: chunked\r\n\r\n", .more = "1\r\na\r\n", .n_more = 200000, .want = "HTTP/1.1 413 " },
+        { .begin = POST("/show") CLOSE "Transfer-Encoding: chunked\r\n\r\n", .more = "1\r\na\r\n", .n_more = 200000,
+          .want = "HTTP/1.1 413 " },
         { .begin = POST("/show") "Transfer-Encoding: chunked\r\n\r\n", .more = "0", .n_more = 1 << 20, .want = "HTTP/1.1 400 " },
         { .begin = GET("/hello") "A: ", .more = "a", .n_more = 1 << 20, .want = "HTTP/1.1 431 " },
         { .begin = "", .more = "G", .n_more = 100, .pause_ms = 20, .want = "HTTP/1.1 408 " },

@@ -298,13 +298,16 @@ static void test_sizes(void)
         { "one too many", POST "Content-Length: 101\r\n\r\n", "the body has 101 bytes, and the limit is 100" },
         { "2^31 + 10", POST "Content-Length: 2147483658\r\n\r\n", "the body has 2147483658 bytes, and the limit is 100" },
         { "2^32 + 10", POST "Content-Length: 4294967306\r\n\r\n", "the body has 4294967306 bytes, and the limit is 100" },
-        { "2^63", POST "Content-Length: 9223372036854775808\r\n\r\n", "the body has 9223372036854775808 bytes, and the limit is 100" },
-        { "2^64 + 1", POST "Content-Length: 18446744073709551617\r\n\r\n", "the body has 18446744073709551617 bytes, and the limit is 100" },
+        { "2^63", POST "Content-Length: 9223372036854775808\r\n\r\n",
+          "the body has 9223372036854775808 bytes, and the limit is 100" },
+        { "2^64 + 1", POST "Content-Length: 18446744073709551617\r\n\r\n",
+          "the body has 18446744073709551617 bytes, and the limit is 100" },
         { "50 digits", POST "Content-Length: 12345678901234567890123456789012345678901234567890\r\n\r\n",
           "the body has 1234567890123456789012345678901234567890.. bytes, and the limit is 100" },
         { "a chunk of 2^63", CHUNKED "8000000000000000\r\n", "the body has at least 9223372036854775808 bytes, and the limit is 100" },
         { "a second chunk", CHUNKED "5\r\nhello\r\n60\r\n", "the body has at least 101 bytes, and the limit is 100" },
-        { "a second chunk of 2^64 - 1", CHUNKED "5\r\nhello\r\nffffffffffffffff\r\n", "the body has at least 18446744073709551615 bytes, and the limit is 100" },
+        { "a second chunk of 2^64 - 1", CHUNKED "5\r\nhello\r\nffffffffffffffff\r\n",
+          "the body has at least 18446744073709551615 bytes, and the limit is 100" },
     };
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         struct http_parser p = { 0 };
