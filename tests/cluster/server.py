@@ -185,6 +185,15 @@ class Server(Job):
         return time.monotonic() - start
 
 
+def ready(name, *args, model="tiny-q8_0", **more):
+    """Yields a server of this tiny model, or of the model in that file, once, when it is ready."""
+    if not t.have_tiny(name):
+        return
+    with Server(model if os.path.isabs(model) else t.tiny(model), *args, **more) as server:
+        if t.check(f"{name}: it is ready", server.port and server.status("/ready") == 200, server.log[-5:]):
+            yield server
+
+
 class Stream:
     """An answer that comes in pieces, read by hand so that a test can look at each and leave at any time."""
 

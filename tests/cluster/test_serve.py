@@ -11,7 +11,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from server import Server, t, text_of
+from server import Server, ready, t, text_of
 
 LAYOUTS = ("tp=1", "tp=2")
 CHAT, COMPLETE = "/v1/chat/completions", "/v1/completions"
@@ -20,12 +20,9 @@ HELLO = {"messages": [{"role": "user", "content": "Hello there"}], "max_tokens":
 
 def served(name, *args, layouts=LAYOUTS):
     """Yields (name with the layout, a server) for each layout."""
-    if not t.have_tiny(name):
-        return
     for layout in layouts:
-        with Server(t.tiny("tiny-q8_0"), "--layout", layout, *args) as server:
-            if t.check(f"{name}, {layout}: it is ready", server.port and server.status("/ready") == 200, server.log[-5:]):
-                yield f"{name}, {layout}", server
+        for server in ready(f"{name}, {layout}", "--layout", layout, *args):
+            yield f"{name}, {layout}", server
 
 
 # ---- answers ----

@@ -12,22 +12,13 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gguf_bytes
 from clients import CHAT, COMPLETE, ask, at_once, is_idle, resident_kb
-from server import Server, t
+from server import ready, t
 
 MODEL = "tiny-q8_0"
 SLOW = ("--isa", "c", "--threads", 1, "--max-sequences", 1)         # some 200 tokens a second
 ANSWER = {"prompt": "Once upon a time", "max_tokens": 20, "temperature": 0, "ignore_eos": True}
 HELLO = {"messages": [{"role": "user", "content": "Hello there"}], "max_tokens": 20, "temperature": 0, "ignore_eos": True}
 SOON_S = 20                 # "at once" and "within a second" on a crowded machine
-
-
-def served(name, *args, model=None):
-    """Yields a server, once, when it is ready."""
-    if not t.have_tiny(name):
-        return
-    with Server(model or t.tiny(MODEL), *args) as server:
-        if t.check(f"{name}: it is ready", server.port and server.status("/ready") == 200, server.log[-5:]):
-            yield server
 
 
 def both_ways(s, path, body):
@@ -47,15 +38,17 @@ def test_ends_of_answers():
         with open(t.tiny(MODEL), "rb") as plain:
             f.write(gguf_bytes.with_u32(plain.read(), "tokenizer.ggml.eot_token_id", END_OF_TURN))
         f.flush()
-        for s in served("OA-18", model=f.name):
+        for s in ready("OA-18", model=f.name):
             for token, is_end in ((0, True), (2, True), (END_OF_TURN, True), (END_OF_TURN + 1, False)):
                 body = {"prompt": "a", "max_tokens": 50, "temperature": 0, "logit_bias": {str(token): 100}}
                 for how, o in both_ways(s, COMPLETE, body):
                     c = o.choices[0]
-                    t.equal(f"OA-18: {token} is an end, {how}", (c.finish, c.text == "", c.ids), ("stop", True, []) if is_end else ("length", False, [token] * 50))
+                    want = ("stop", True, []) if is_end else ("length", False, [token] * 50)
+                    t.equal(f"OA-18: {token} is an end, {how}", (c.finish, c.text == "", c.ids), want)
                 for how, o in both_ways(s, COMPLETE, {**body, "min_tokens": 3}):
                     c = o.choices[0]
-                    t.equal(f"OA-18: {token} after three tokens, {how}", (c.finish, len(c.ids), token in c.ids), ("stop", 3, False) if is_end else ("length", 50, True))
+                    want = ("stop", 3, False) if is_end else ("length", 50, True)
+                    t.equal(f"OA-18: {token} after three tokens, {how}", (c.finish, len(c.ids), token in c.ids), want)
                 for how, o in both_ways(s, COMPLETE, {**body, "ignore_eos": True}):
                     t.equal(f"OA-19: {token} is ignored, {how}", (o.choices[0].finish, o.choices[0].ids), ("length", [token] * 50))
 
@@ -82,7 +75,7 @@ def check_shape(name, path, found):
 
 
 def test_usage_and_reasons():
-    for s in served("usage"):
+    for s in ready("usage"):
         stop = s.complete("Once upon a time", 20).text[6:9]
         for path, body in ((COMPLETE, ANSWER), (CHAT, HELLO)):
             for what, more in (("by length", {}), ("a stop string", {"stop": [stop]}), ("two choices", {"n": 2, "temperature": 1, "seed": 3}),
@@ -106,7 +99,7 @@ def test_usage_and_reasons():
 def test_words():
     """Blanks between words survive in a stream."""
     words = {str(token): 5 for token in range(259, 300)}        # what merges make, half of it with a blank before
-    for s in served("TK-11"):
+    for s in ready("TK-11"):
         for path, body in ((COMPLETE, ANSWER), (CHAT, HELLO)):
             (_, whole), (_, stream) = both_ways(s, path, {**body, "max_tokens": 200, "temperature": 1, "seed": 5, "logit_bias": words})
             t.check(f"TK-11: {path}", whole.is_right and whole.bits == stream.bits and whole.choices[0].text.count(" ") > 20, f"{whole}; {stream}")
@@ -114,7 +107,7 @@ def test_words():
 
 # ---- names ----
 def test_names():
-    for s in served("SE-03"):
+    for s in ready("SE-03"):
         for name in ("..%2Foutside", "a/../../outside", ".", "..", "a//b", "/etc/passwd", "a\0b", "a b", "", 5000 * "a"):
             r = s.post(CHAT, {**HELLO, "model": name})
             t.check(f"SE-03: a chat with {name[:20]!r}", r.status == 400 and r.error["param"] == "model", r)
@@ -128,8 +121,9 @@ def test_names():
 # ---- others go on ----
 def test_long_texts():
     """They are split into tokens while others read their streams."""
-    texts = (("one letter", 1500000 * "a"), ("no blanks", 40000 * "雪"), ("underscores", 50000 * "_"), ("JSON", json.dumps({f"k{i}": i for i in range(1500)})))
-    for s in served("TK-09"):
+    texts = (("one letter", 1500000 * "a"), ("no blanks", 40000 * "雪"), ("underscores", 50000 * "_"),
+             ("JSON", json.dumps({f"k{i}": i for i in range(1500)})))
+    for s in ready("TK-09"):
         with s.stream(COMPLETE, {**ANSWER, "max_tokens": 900, "n": 64}) as stream:
             stream.events(1)
             s.metrics()                     # from now on: the longest that the loop was held up
@@ -151,8 +145,8 @@ STOPS = ["e", " t", "ing"]
 
 
 def test_stop_lists():
-    """Two clients whose answers are computed together, on two ranks, without a seed: each keeps to its own stop strings, and no rank parts from the other."""
-    for s in served("KV-12, PL-15", "--layout", "tp=2"):
+    """Two clients whose answers are computed together, on two ranks, without a seed: each has its own stop strings, and ranks agree."""
+    for s in ready("KV-12, PL-15", "--layout", "tp=2"):
         def client(stops):
             r, wrong, reasons = random.Random(len(stops)), [], set()
             for i in range(200):
@@ -174,7 +168,7 @@ def test_stop_lists():
 def test_a_full_queue():
     """KV-09: what is too much is told so at once, and costs nothing."""
     n_served, n_asked = 5, 50
-    for s in served("KV-09", *SLOW, "--max-queue", n_served):
+    for s in ready("KV-09", *SLOW, "--max-queue", n_served):
         s.complete("a", 2)
         kb, start = resident_kb(s.process.pid), time.monotonic()
 
@@ -203,7 +197,7 @@ def test_a_full_queue():
 # ---- counters ----
 def test_ends_are_counted():
     """3 that end well, 2 that are left, 1 that is refused, 1 whose logits are no numbers."""
-    for s in served("MO-02", model=t.tiny("tiny-vocab")):
+    for s in ready("MO-02", model="tiny-vocab"):
         for _ in range(3):
             t.equal("MO-02: a good one", s.complete([1, 2, 3], 5).status, 200)
         for _ in range(2):
@@ -255,7 +249,7 @@ def begin_many(s, n, r):
 def test_many_who_leave():
     """SS-14, MO-05: streams dropped at random moments, with too few blocks for all, leave nothing behind; counters only rise meanwhile."""
     r, rounds = random.Random(1), (500, 200, 200, 200, 200)
-    for s in served("SS-14", "--cache-tokens", 1024, "--max-sequences", 32):
+    for s in ready("SS-14", "--cache-tokens", 1024, "--max-sequences", 32):
         want = s.complete("Once upon a time", 40).text
         with Scraped(s) as scraped:
             together = at_once([lambda i=i: s.complete(f"{i} times", 400).json["usage"]["completion_tokens"] for i in range(6)])
