@@ -25,6 +25,7 @@ enum {
     LATE_MS = 1000,                 /* a look that comes so late means that this process was stopped itself */
     UNMEASURED_MS = 30000,          /* most time without progress before steps have been measured */
     LEAST_MS = 2000,                /* and after */
+    LAST_WORDS_MS = 1000,           /* for a replica that has hung up to say why, and to end */
     ORPHANS_MS = 3000,              /* before ranks that a killed child has left behind are killed by their ids */
     GIVE_UP_MS = 10000,             /* on processes that a SIGKILL does not end */
     HEALTHY_MS = 60000,
@@ -52,6 +53,7 @@ struct supervisor {
     int n_failures;                 /* in a row */
     int first_code;                 /* the exit code that ends the front; 0: none */
     bool tried_orphans;
+    bool may_end_itself;            /* it has hung up: who watches its ranks is about to say which of them died */
     char numerics[128], model[128]; /* of the first Hello: all others must have the same */
     struct rank { pid_t pid; uint64_t start_time; bool is_here; } *ranks;       /* of the present Hello */
     size_t n_ranks;
@@ -110,6 +112,7 @@ static int start(struct supervisor *s)
     if (err < 0)
         return err;
     s->epoch++;
+    s->may_end_itself = false;
     snprintf(listen, sizeof listen, "unix:%s", s->folder.socket);
     snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)s->epoch);
     snprintf(pid, sizeof pid, "%d", (int)getpid());
@@ -207,7 +210,7 @@ static void die(struct supervisor *s, const char *format, ...)
         log_warning("replica %llu: %s", (unsigned long long)s->epoch, s->why);
     disconnect(s);
     socket_folder_remove(&s->folder);
-    if (s->child > 0)
+    if (s->child > 0 && !s->may_end_itself)
         kill(s->child, SIGKILL);
     s->tried_orphans = false;
     enter(s, ENDING, 0);
@@ -222,9 +225,21 @@ static void over(struct supervisor *s)
     s->options.on_over(s->options.user, s->first_code);
 }
 
+static const char *how_it_ended(const struct supervisor *s, char *room, size_t size)
+{
+    if (WIFSIGNALED(s->status))
+        snprintf(room, size, "it ended by signal %d", WTERMSIG(s->status));
+    else
+        snprintf(room, size, "it ended with exit code %d", WEXITSTATUS(s->status));
+    return room;
+}
+
 /* Every process of the old replica is gone, or will never be. */
 static void rest(struct supervisor *s)
 {
+    char how[40];
+    if (s->may_end_itself && !s->child)
+        log_warning("replica %llu: %s", (unsigned long long)s->epoch, how_it_ended(s, how, sizeof how));
     int pause_s = s->n_failures ? 1 << MIN(s->n_failures - 1, 10) : 0;
     if (s->is_stopping || s->first_code) {
         over(s);
@@ -243,6 +258,10 @@ static void look_at_end(struct supervisor *s)
         log_warning("replica %llu: processes of it do not end", (unsigned long long)s->epoch);
         rest(s);
     } else {
+        if (ms >= LAST_WORDS_MS && s->may_end_itself && s->child > 0) {
+            s->may_end_itself = false;
+            kill(s->child, SIGKILL);
+        }
         if (ms >= ORPHANS_MS && !s->tried_orphans)
             kill_orphans(s);
         wait_ms(s, LOOK_MS);
@@ -303,6 +322,7 @@ static void on_frame(void *user, const Stoa__Wire__Frame *frame)
 static void on_end(void *user, const char *why)
 {
     struct supervisor *s = user;
+    s->may_end_itself = s->state == UP;
     if (s->state == STARTING)
         disconnect(s);
     else if (s->state == UP)
@@ -383,16 +403,14 @@ void supervisor_child(struct supervisor *s)
 {
     pid_t was = s->child;
     bool some = reap(s);
+    char how[40];
     if (s->state == ENDING && !some)
         rest(s);
     if (!was || s->child || (s->state != STARTING && s->state != UP))
         return;
     if (s->state == STARTING && !s->has_been_up && WIFEXITED(s->status) && (WEXITSTATUS(s->status) == 2 || WEXITSTATUS(s->status) == 3))
         s->first_code = WEXITSTATUS(s->status);
-    if (WIFSIGNALED(s->status))
-        die(s, "it ended by signal %d", WTERMSIG(s->status));
-    else
-        die(s, "it ended with exit code %d", WEXITSTATUS(s->status));
+    die(s, "%s", how_it_ended(s, how, sizeof how));
 }
 
 void supervisor_stop(struct supervisor *s)

@@ -6,8 +6,9 @@
  *   STARTING  the child loads; every 50 ms the front tries to connect
  *   UP        frames go both ways.  Dead: the child ended, the connection is lost, or no Progress came for max(2 s, 8 x the longest
  *             step that the replica plans), 30 s until it has measured steps
- *   ENDING    the child is killed; its guard (cli/launch.h) ends the ranks.  This process adopts orphans of its children, so "no
- *             child left" means that nothing of the replica is left on this host
+ *   ENDING    the child is killed; where it has hung up it has a second to say which rank died, and to end.  Its guard (cli/launch.h)
+ *             ends the ranks.  This process adopts orphans of its children, so "no child left" means that nothing of the replica is
+ *             left on this host
  *   RESTING   the pause before the next start: none, then 1, 2, 4 .. 30 s; none again after 60 s of health
  *
  * All on the loop's thread.  The process must have no other children. */
