@@ -292,6 +292,11 @@ const struct rank_process *engine_processes(const struct engine *e)
     return e->processes;
 }
 
+const struct rank_time *engine_rank_times(const struct engine *e)
+{
+    return e->time;
+}
+
 int engine_n_threads(const struct engine *e)
 {
     return e->options.n_threads;
@@ -329,6 +334,13 @@ int engine_own_probe(struct engine *e)
             probe_run(e->probe, (enum probe_what)what, &e->peaks);
     program_serve(e->program);
     return err;
+}
+
+struct rank_time engine_own_time(const struct engine *e)
+{
+    struct program_counters c;
+    program_counters(e->program, &c);
+    return (struct rank_time){ .compute_s = MAX(c.step_s - c.wait_s - c.wire_s, 0), .wait_s = c.wait_s, .wire_s = c.wire_s };
 }
 
 void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset)

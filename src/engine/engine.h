@@ -77,6 +77,7 @@ struct token_event {
     int32_t id;
     uint32_t index;                     /* 0 is the first of the answer, request.n_generated counted */
     float logprob;                      /* with request.wants_logprobs */
+    double queue_s, prefill_s;          /* of its first, else 0: from engine_add() to its first step, and from then on */
     uint32_t n_top;                     /* request.n_top, but no more than there are ids */
     const struct token_logprob *top;    /* by falling logprob, ties to the lower id; borrowed, valid during the call */
 };
@@ -152,6 +153,12 @@ void engine_load(const struct engine *e, struct engine_load *load);
 uint32_t engine_predicted_us(const struct engine *e);
 /* When there is nothing to do: returns when every rank has said that it is there, so not when one is stopped. */
 int engine_beat(struct engine *e);
+/* Of each rank, [engine_n_ranks()]: what its steps have taken since it was opened, as of the last beat or, while there are steps, a second
+ * ago at most. */
+struct rank_time {
+    double compute_s, wait_s, wire_s;
+};
+const struct rank_time *engine_rank_times(const struct engine *e);
 /* Walks the invariants of queue, blocks and prefix cache; tests call it after every step. */
 void engine_check(const struct engine *e);
 

@@ -21,6 +21,7 @@ struct sequence {
     struct sequence_request request;
     struct client *client;              /* until it is done */
     uint64_t arrival, since_step;       /* its number, and when it came */
+    double arrived_s, begun_s;          /* when it came, and was planned first */
     int32_t *tokens;
     void *salt;                         /* of the request */
     uint32_t n_tokens, n_planned, n_in_flight;
@@ -106,6 +107,7 @@ struct engine {
     struct plan *plan;                  /* follower: the decoded plan */
     char *plan_bytes;
     struct buffer result;
+    double last_work_s;                 /* follower: when a step with tokens was over */
 
     /* the leader */
     uint32_t n_groups;                  /* along dp */
@@ -115,6 +117,8 @@ struct engine {
     struct engine_load counted;         /* what grows */
     struct pace pace;
     double last_end_s;                  /* when the last step's result was here */
+    struct rank_time *time;             /* [n_ranks] */
+    double next_beat_s;                 /* then a step asks for them */
     struct flight *flight;              /* ring of n_flights */
     uint32_t n_flights, first_flight, n_in_flight, next_number;
     bool has_failed;                    /* other ranks may be anywhere: nothing can be asked of them any more */
@@ -146,6 +150,7 @@ int engine_run_plan(struct engine *e, const struct plan *plan, const struct buff
  * rank falls behind. */
 bool engine_owes_result(const struct engine *e, const struct plan *plan);
 int engine_own_probe(struct engine *e);
+struct rank_time engine_own_time(const struct engine *e);
 void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset);
 /* i-th rank of the last stage of a group along dp */
 uint32_t engine_last_stage_rank(const struct engine *e, uint32_t group, uint32_t i);
@@ -153,6 +158,8 @@ uint32_t engine_last_stage_rank(const struct engine *e, uint32_t group, uint32_t
 /* leader.c */
 int leader_open(struct engine *e);
 void leader_close(struct engine *e);
+/* After a plan with PLAN_BEAT: every rank's answer. */
+int leader_take_beats(struct engine *e);
 
 /* flight.c */
 int flight_open(struct engine *e, struct flight *f);

@@ -179,6 +179,8 @@ int flight_collect_oldest(struct engine *e)
 {
     struct flight *f = &e->flight[e->first_flight];
     int err = result_apply(e, f);
+    if (!err && f->group[0].plan->header.flags & PLAN_BEAT)
+        err = leader_take_beats(e);
     if (err < 0)
         return flight_fail(e, err);
     learn(e, f);

@@ -3,18 +3,24 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/threads.h"
 
 #include <time.h>
 
-/* After so long without a plan the replica is idle: from then on a rank looks seldom, and costs next to nothing. */
+/* After so long without a token the replica is idle: from then on a rank looks seldom, and costs next to nothing.  What comes next
+ * waits for a nap at most. */
 #define QUIET_S 0.05
 #define NAP_NS 2000000
+#define LONG_QUIET_S 1.0
+#define LONG_NAP_NS 10000000
 
 static int wait_for_plan(struct engine *e, size_t *n_bytes)
 {
-    int err = comm_probe(e->control, 0, TAG_PLAN, false, QUIET_S, n_bytes, NULL);
+    double idle_s = seconds_now() - e->last_work_s;
+    int err = comm_probe(e->control, 0, TAG_PLAN, false, MAX(QUIET_S - idle_s, 0), n_bytes, NULL);
     while (err >= 0 && *n_bytes == SIZE_MAX) {
-        nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+        idle_s = seconds_now() - e->last_work_s;
+        nanosleep(&(struct timespec){ .tv_nsec = idle_s < LONG_QUIET_S ? NAP_NS : LONG_NAP_NS }, NULL);
         err = comm_probe(e->control, 0, TAG_PLAN, false, 0, n_bytes, NULL);
     }
     return err;
@@ -46,8 +52,10 @@ static int answer(struct engine *e)
     int err = 0;
     if (engine_owes_result(e, e->plan))
         err = send_to_leader(e, e->result.bytes, e->result.size, TAG_RESULT);
-    if (!err && flags & PLAN_BEAT)
-        err = send_to_leader(e, "", 1, TAG_BEAT);
+    if (!err && flags & PLAN_BEAT) {
+        struct rank_time time = engine_own_time(e);
+        err = send_to_leader(e, &time, sizeof time, TAG_BEAT);
+    }
     if (!err && flags & PLAN_PROBE)
         err = engine_own_probe(e);
     if (!err && flags & PLAN_COUNTERS) {
@@ -73,5 +81,7 @@ int engine_follow(struct engine *e)
         e->result.size = 0;
         if ((err = engine_run_plan(e, e->plan, NULL, &e->result)) < 0 || (err = answer(e)) < 0)
             return err;
+        if (e->plan->header.n_all_tokens)
+            e->last_work_s = seconds_now();
     }
 }

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#define BEAT_S 1.0
+
 /* ---- open and close ---- */
 /* Every node of the prefix cache has a block or is before one that has, but for what sequences have begun on. */
 static int open_group(struct engine *e, struct group *group)
@@ -31,7 +33,8 @@ int leader_open(struct engine *e)
     e->taken = calloc(e->mesh.size[AXIS_TP], sizeof *e->taken);
     e->candidates = calloc((size_t)e->mesh.size[AXIS_TP] * SAMPLE_MAX_LIST, sizeof *e->candidates);
     e->largest = calloc((size_t)e->mesh.size[AXIS_TP] * SAMPLE_MAX_TOP, sizeof *e->largest);
-    if (!e->group || !e->flight || !e->full_row || !e->incoming || !e->taken || !e->candidates || !e->largest)
+    e->time = calloc(e->n_ranks, sizeof *e->time);
+    if (!e->time || !e->group || !e->flight || !e->full_row || !e->incoming || !e->taken || !e->candidates || !e->largest)
         return error_set(ERR_NO_MEMORY, "no memory for the leader");
     int err = 0;
     for (uint32_t i = 0; i < e->mesh.size[AXIS_TP]; i++) {
@@ -76,6 +79,7 @@ void leader_close(struct engine *e)
     free(e->full_row);
     free(e->candidates);
     free(e->largest);
+    free(e->time);
 }
 
 int engine_counters(struct engine *e, struct rank_counters *counters, bool reset)
@@ -95,19 +99,39 @@ int engine_probe(struct engine *e)
     return err < 0 ? err : engine_own_probe(e);
 }
 
-int engine_beat(struct engine *e)
+/* An idle rank takes its time, so this one naps. */
+int leader_take_beats(struct engine *e)
 {
-    int err = flight_send_empty(e, PLAN_BEAT);
-    char byte;
+    size_t n_bytes;
+    int err = 0;
+    e->time[0] = engine_own_time(e);
     for (uint32_t r = 1; !err && r < e->n_ranks; r++)
-        err = comm_receive(e->control, &byte, sizeof byte, (int)r, TAG_BEAT);
+        if ((err = comm_probe(e->control, (int)r, TAG_BEAT, true, -1, &n_bytes, NULL)) >= 0)
+            err = comm_receive(e->control, &e->time[r], sizeof *e->time, (int)r, TAG_BEAT);
     return err;
 }
 
+int engine_beat(struct engine *e)
+{
+    int err = flight_send_empty(e, PLAN_BEAT);
+    return err < 0 ? err : leader_take_beats(e);
+}
+
 /* ---- steps ---- */
+/* While there are steps, one a second asks how the ranks are. */
+static void ask_for_beat(struct engine *e, struct flight *f)
+{
+    if (f->start_s < e->next_beat_s)
+        return;
+    for (uint32_t g = 0; g < e->n_groups; g++)
+        f->group[g].plan->header.flags |= PLAN_BEAT;
+    e->next_beat_s = f->start_s + BEAT_S;
+}
+
 static int launch(struct engine *e, struct flight *f)
 {
     f->start_s = seconds_now();
+    ask_for_beat(e, f);
     int err = flight_send(e, f);
     if (!err)
         err = flight_send_late(e, f);

@@ -17,7 +17,7 @@ enum plan_flags {
     PLAN_COUNTERS = 4,          /* each rank answers with its rank_counters */
     PLAN_RESET_COUNTERS = 8,    /* after answering */
     PLAN_PROBE = 16,            /* each rank measures its machine's peaks, all at once */
-    PLAN_BEAT = 32,             /* each rank says that it is there */
+    PLAN_BEAT = 32,             /* each rank says that it is there, with its rank_time */
     PLAN_FLAGS = 63,
 };
 

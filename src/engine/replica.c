@@ -35,6 +35,7 @@ struct replica {
     int32_t *tokens;                    /* [context]: prompt and answer so far of the request that comes in */
     struct logit_bias *bias;            /* of that request */
     size_t bias_room;
+    Stoa__Wire__RankTime *time, **times;        /* [ranks] */
     bool is_measured;                   /* a step has been, and fronts know */
     double next_progress_s, end_s;      /* end_s: INFINITY until it is told to end */
 };
@@ -67,6 +68,21 @@ static void refuse(struct replica *r, const struct wire_event *event, bool is_fu
     finish(r, event->connection, &f);
 }
 
+static void add_times(struct replica *r, Stoa__Wire__Progress *progress)
+{
+    const struct rank_time *from = engine_rank_times(r->engine);
+    progress->n_ranks = (size_t)engine_n_ranks(r->engine);
+    progress->ranks = r->times;
+    for (size_t i = 0; i < progress->n_ranks; i++) {
+        r->time[i] = (Stoa__Wire__RankTime)STOA__WIRE__RANK_TIME__INIT;
+        r->time[i].rank = (uint32_t)i;
+        r->time[i].compute_s = from[i].compute_s;
+        r->time[i].wait_s = from[i].wait_s;
+        r->time[i].wire_s = from[i].wire_s;
+        r->times[i] = &r->time[i];
+    }
+}
+
 static void send_progress(struct replica *r)
 {
     Stoa__Wire__Frame frame = STOA__WIRE__FRAME__INIT;
@@ -83,6 +99,7 @@ static void send_progress(struct replica *r)
     progress.prefix_hits = load.prefix_hits;
     progress.prompt_tokens = load.prompt_tokens;
     progress.generated_tokens = load.generated_tokens;
+    add_times(r, &progress);
     frame.body_case = STOA__WIRE__FRAME__BODY_PROGRESS;
     frame.progress = &progress;
     wire_server_send(r->server, WIRE_ALL, &frame);
@@ -350,7 +367,9 @@ int replica_run(struct engine *e, const struct replica_options *options)
 {
     struct replica r = { .engine = e, .options = options, .end_s = INFINITY };
     r.tokens = calloc(engine_context(e), sizeof *r.tokens);
-    int err = r.tokens ? open_server(&r) : error_set(ERR_NO_MEMORY, "no memory for the replica");
+    r.time = calloc((size_t)engine_n_ranks(e), sizeof *r.time);
+    r.times = calloc((size_t)engine_n_ranks(e), sizeof *r.times);
+    int err = r.tokens && r.time && r.times ? open_server(&r) : error_set(ERR_NO_MEMORY, "no memory for the replica");
     if (!err) {
         log_info("the replica listens on %s", wire_server_address(r.server));
         err = loop(&r);
@@ -363,6 +382,8 @@ int replica_run(struct engine *e, const struct replica_options *options)
     wire_server_close(r.server);
     outbox_release(&r.outbox);
     free(r.tokens);
+    free(r.time);
+    free(r.times);
     free(r.bias);
     return err;
 }

@@ -46,6 +46,8 @@ void outbox_add(struct outbox *o, uint64_t connection, uint64_t request, const s
     out->token.id = (uint32_t)event->id;
     out->token.logprob = event->logprob;
     out->token.n_top = event->n_top;
+    out->token.queue_us = (uint32_t)MIN(event->queue_s * 1e6, UINT32_MAX);
+    out->token.prefill_us = (uint32_t)MIN(event->prefill_s * 1e6, UINT32_MAX);
 }
 
 /* All that is for the connection of the first token that has not been sent, which is token `first`. */

@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/threads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,6 +138,10 @@ void sequence_take_token(struct sequence *s, struct token_event *event)
         return;
     }
     event->index = s->request.n_generated + s->n_tokens - s->request.n_tokens;
+    if (s->n_tokens == s->request.n_tokens) {
+        event->queue_s = s->begun_s - s->arrived_s;
+        event->prefill_s = seconds_now() - s->begun_s;
+    }
     s->tokens[s->n_tokens++] = event->id;
     edit_table_take(&s->edits, event->id);
     if (s->request.on_token)
@@ -188,6 +193,7 @@ void sequence_count_in(struct engine *e, struct sequence *s)
     if (s->is_counted)
         return;
     s->is_counted = true;
+    s->begun_s = seconds_now();
     s->n_cached = s->n_charged = s->n_planned;
     e->counted.prompt_tokens += s->request.n_tokens;
     e->counted.prefix_queries += s->node == NO_NODE ? 0 : s->request.n_tokens;
@@ -359,6 +365,7 @@ static int enter(struct engine *e, struct sequence *s, const struct sequence_req
     s->end = SEQUENCE_RUNS;
     s->arrival = e->queue.n_arrivals++;
     s->since_step = e->counted.steps;
+    s->arrived_s = seconds_now();
     s->state = SEQUENCE_WAITING;
     queue_add(&e->queue, s);
     return 0;

@@ -302,12 +302,37 @@ def test_progress():
             t.check(f"{name}: beats while idle", front.n_progress - n >= 4, front.n_progress)
             shares = [(cpu_seconds(x) - y) / seconds for x, y in zip(front.hello["processes"], before)]
             t.check(f"{name}: idle ranks are cheap", max(shares) < 0.05, shares)
+            print(f"{name}: idle shares of a core {[round(x, 4) for x in shares]}", flush=True)
             steps = front.progress["steps"]
             front.submit(1, [1, 2, 3], 500)
             front.answer(1)
             front.until(lambda: front.progress["generated_tokens"] == 500 and idle(front))
             t.check(f"{name}: steps are counted, beats are not", (steps, front.progress["steps"]) == (0, 500), front.progress)
             t.equal(f"{name}: so are tokens of prompts", front.progress["prompt_tokens"], 3)
+            first, *others = front.tokens[1]
+            t.check(f"{name}: the first token says how long it took", first["prefill_us"] > 0 and not any(x["prefill_us"] for x in others), first)
+            computed = front.progress["ranks"]
+            t.check(f"{name}: each rank says what its steps took (DF-14)", [x["rank"] for x in computed] == list(range(len(shares)))
+                    and all(0 < x["compute_s"] < t.TIMEOUT_S for x in computed), computed)
+
+
+def test_a_slow_rank_shows():
+    """DF-14: the others wait for it.  Here it is stopped for a while, again and again."""
+    if not t.have_tiny("a slow rank"):
+        return
+    with Replica("--layout", "tp=2") as replica, replica.front() as front:
+        slow = front.hello["processes"][1]["pid"]
+        front.submit(1, [1, 2, 3], 1000)
+        for _ in range(15):
+            os.kill(slow, signal.SIGSTOP)
+            time.sleep(0.1)
+            os.kill(slow, signal.SIGCONT)
+            time.sleep(0.02)
+        t.equal("a slow rank: the answer is whole", len(front.answer(1)[0]), 1000)
+        n = front.n_progress
+        front.until(lambda: front.n_progress > n + 2)
+        waits = [x["wait_s"] for x in front.progress["ranks"]]
+        t.check("a slow rank: the other waits for longer", waits[0] > waits[1] + 0.3, front.progress["ranks"])
 
 
 def anonymous_kb(process):

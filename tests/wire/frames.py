@@ -19,7 +19,8 @@ SUBMIT = {"request": (1, "u"), "prompt": (2, ["u"]), "so_far": (3, ["u"]), "max_
           "cache_salt": (12, "b"), "queue_ms": (13, "u")}
 CANCEL = {"request": (1, "u")}
 TOP = {"id": (1, "u"), "logprob": (2, "f")}
-TOKEN = {"request": (1, "u"), "index": (2, "u"), "id": (3, "u"), "logprob": (4, "f"), "top": (5, [TOP])}
+TOKEN = {"request": (1, "u"), "index": (2, "u"), "id": (3, "u"), "logprob": (4, "f"), "top": (5, [TOP]), "queue_us": (6, "u"),
+         "prefill_us": (7, "u")}
 TOKENS = {"token": (1, [TOKEN])}
 FINISH = {"request": (1, "u"), "reason": (2, "u"), "stop_id": (3, "u"), "cached_tokens": (4, "u"), "preemptions": (5, "u"), "error": (6, "s"),
           "is_full": (7, "u")}
