@@ -25,6 +25,8 @@ static void take_progress(struct front *f, const Stoa__Wire__Progress *p)
     m->predicted_step_s = p->predicted_us / 1e6;
     m->kv_usage = f->n_blocks ? 1 - (double)MIN(p->free_blocks, f->n_blocks) / f->n_blocks : 0;
     metrics_replica_says(m, &(struct replica_counts){ p->steps, p->preemptions, p->prefix_queries, p->prefix_hits });
+    for (size_t i = 0; i < p->n_ranks; i++)
+        metrics_rank_says(m, p->ranks[i]->rank, &(struct rank_seconds){ p->ranks[i]->compute_s, p->ranks[i]->wait_s, p->ranks[i]->wire_s });
 }
 
 static void on_frame(void *user, const Stoa__Wire__Frame *frame)

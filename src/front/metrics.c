@@ -19,8 +19,14 @@ static const struct histogram_row { const char *name, *help; const double *bound
     [HISTOGRAM_BETWEEN_TOKENS] = { "vllm:inter_token_latency_seconds", "Between two tokens of an answer.", short_seconds },
     [HISTOGRAM_PER_TOKEN] = { "vllm:request_time_per_output_token_seconds", "A request's mean time per token after the first.", short_seconds },
     [HISTOGRAM_WHOLE] = { "vllm:e2e_request_latency_seconds", "From a request's arrival to its last token.", seconds },
+    [HISTOGRAM_QUEUE] = { "vllm:request_queue_time_seconds", "From when the replica had a request to its first step.", seconds },
+    [HISTOGRAM_PREFILL] = { "vllm:request_prefill_time_seconds", "From a request's first step to its first token.", seconds },
+    [HISTOGRAM_DECODE] = { "vllm:request_decode_time_seconds", "From a request's first token to its last.", seconds },
+    [HISTOGRAM_INFERENCE] = { "vllm:request_inference_time_seconds", "From a request's first step to its last token.", seconds },
     [HISTOGRAM_PROMPT_TOKENS] = { "vllm:request_prompt_tokens", "Prompt tokens of a request.", sizes },
     [HISTOGRAM_NEW_TOKENS] = { "vllm:request_generation_tokens", "Generated tokens of a request, all choices together.", sizes },
+    [HISTOGRAM_MAX_TOKENS] = { "vllm:request_params_max_tokens", "Most tokens of a choice, as a request wants or the context leaves.", sizes },
+    [HISTOGRAM_N] = { "vllm:request_params_n", "Choices that a request wanted for a prompt.", sizes },
 };
 
 enum kind { COUNTER, GAUGE, GAUGE_REAL };
@@ -44,10 +50,20 @@ static const struct row { const char *name; enum kind kind; size_t offset; const
     { "stoa_loop_worst_seconds", GAUGE_REAL, AT(loop_worst_s), "The longest that the event loop was held up since the last look." },
 };
 
+static const struct rank_row { const char *name; size_t offset; const char *help; } rank_rows[] = {
+    { "stoa_rank_compute_seconds_total", offsetof(struct rank_seconds, compute), "What a rank's steps took to compute." },
+    { "stoa_rank_wait_seconds_total", offsetof(struct rank_seconds, wait), "What a rank waited in its steps for others that were not as far." },
+    { "stoa_rank_wire_seconds_total", offsetof(struct rank_seconds, wire), "What messages took in a rank's steps." },
+};
+enum { MOST_RANKS = 4096 };
+
 static const char *const end_names[N_ENDS] = { "stop", "length", "abort", "error", "bad_request", "refused" };
 
 void metrics_release(struct metrics *m)
 {
+    free(m->rank);
+    m->rank = NULL;
+    m->n_ranks = 0;
     free(m->http);
     m->http = NULL;
     m->n_http = 0;
@@ -81,6 +97,8 @@ void metrics_count_http(struct metrics *m, const char *route, int status)
 void metrics_replica_starts(struct metrics *m)
 {
     m->last = (struct replica_counts){ 0 };
+    for (size_t r = 0; r < m->n_ranks; r++)
+        m->rank[r].last = (struct rank_seconds){ 0 };
 }
 
 static void carry(uint64_t *sum, uint64_t *last, uint64_t now)
@@ -97,6 +115,32 @@ void metrics_replica_says(struct metrics *m, const struct replica_counts *now)
     carry(&m->replica.preemptions, &m->last.preemptions, now->preemptions);
     carry(&m->replica.prefix_queries, &m->last.prefix_queries, now->prefix_queries);
     carry(&m->replica.prefix_hits, &m->last.prefix_hits, now->prefix_hits);
+}
+
+static void carry_seconds(double *sum, double *last, double now)
+{
+    if (now > *last) {
+        *sum += now - *last;
+        *last = now;
+    }
+}
+
+void metrics_rank_says(struct metrics *m, uint32_t rank, const struct rank_seconds *now)
+{
+    if (rank >= MOST_RANKS)
+        return;
+    if (rank >= m->n_ranks) {
+        struct rank_metrics *more = realloc(m->rank, (rank + 1) * sizeof *more);
+        if (!more)
+            return;
+        memset(more + m->n_ranks, 0, (rank + 1 - m->n_ranks) * sizeof *more);
+        m->rank = more;
+        m->n_ranks = rank + 1;
+    }
+    struct rank_metrics *r = &m->rank[rank];
+    carry_seconds(&r->all.compute, &r->last.compute, now->compute);
+    carry_seconds(&r->all.wait, &r->last.wait, now->wait);
+    carry_seconds(&r->all.wire, &r->last.wire, now->wire);
 }
 
 /* model_name="..." and further labels, inside braces. */
@@ -163,6 +207,18 @@ static void write_ends(struct buffer *out, const struct metrics *m, const char *
     }
 }
 
+static void write_ranks(struct buffer *out, const struct metrics *m, const struct rank_row *row)
+{
+    char rank[24];
+    write_head(out, row->name, "counter", row->help);
+    for (size_t r = 0; r < m->n_ranks; r++) {
+        snprintf(rank, sizeof rank, "%zu", r);
+        buffer_add_text(out, row->name);
+        write_labels(out, m, "rank", rank);
+        buffer_printf(out, "} %.9g\n", *(const double *)(const void *)((const char *)&m->rank[r].all + row->offset));
+    }
+}
+
 void metrics_write(const struct metrics *m, struct buffer *out)
 {
     for (size_t i = 0; i < COUNT_OF(rows); i++)
@@ -173,6 +229,8 @@ void metrics_write(const struct metrics *m, struct buffer *out)
     write_ends(out, m, "stoa_requests_total", "end", N_ENDS);
     for (int kind = 0; kind < N_HISTOGRAMS; kind++)
         write_histogram(out, m, (enum histogram_kind)kind);
+    for (size_t i = 0; i < COUNT_OF(rank_rows); i++)
+        write_ranks(out, m, &rank_rows[i]);
     write_head(out, "stoa_http_requests_total", "counter", "HTTP requests, by route and status.");
     for (size_t i = 0; i < m->n_http; i++) {
         buffer_add_text(out, "stoa_http_requests_total");

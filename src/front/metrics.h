@@ -17,8 +17,9 @@
 /* How a request ended. */
 enum request_end { END_STOP, END_LENGTH, END_ABORT, END_ERROR, END_BAD_REQUEST, END_REFUSED, N_ENDS };
 
-enum histogram_kind { HISTOGRAM_FIRST_TOKEN, HISTOGRAM_BETWEEN_TOKENS, HISTOGRAM_PER_TOKEN, HISTOGRAM_WHOLE, HISTOGRAM_PROMPT_TOKENS,
-                      HISTOGRAM_NEW_TOKENS, N_HISTOGRAMS };
+enum histogram_kind { HISTOGRAM_FIRST_TOKEN, HISTOGRAM_BETWEEN_TOKENS, HISTOGRAM_PER_TOKEN, HISTOGRAM_WHOLE, HISTOGRAM_QUEUE, HISTOGRAM_PREFILL,
+                      HISTOGRAM_DECODE, HISTOGRAM_INFERENCE, HISTOGRAM_PROMPT_TOKENS, HISTOGRAM_NEW_TOKENS, HISTOGRAM_MAX_TOKENS, HISTOGRAM_N,
+                      N_HISTOGRAMS };
 
 enum { HISTOGRAM_BUCKETS = 24 };
 struct histogram {
@@ -31,12 +32,19 @@ struct replica_counts {
     uint64_t steps, preemptions, prefix_queries, prefix_hits;
 };
 
+/* Of one rank; likewise. */
+struct rank_seconds {
+    double compute, wait, wire;
+};
+
 struct metrics {
     const char *model_name;                 /* borrowed */
     /* counters */
     uint64_t prompt_tokens, generation_tokens, choices, restarts;
     uint64_t ends[N_ENDS];
     struct replica_counts replica, last;    /* the sum over all replicas there were; what the present one said last */
+    struct rank_metrics { struct rank_seconds all, last; } *rank;        /* [n_ranks], as replica and last */
+    size_t n_ranks;
     struct histogram histogram[N_HISTOGRAMS];
     struct http_count { const char *route; int status; uint64_t n; } *http;
     size_t n_http;
@@ -53,6 +61,7 @@ void metrics_count_http(struct metrics *m, const char *route, int status);
 void metrics_replica_starts(struct metrics *m);
 /* A report of the present one; what is less than before changes nothing. */
 void metrics_replica_says(struct metrics *m, const struct replica_counts *now);
+void metrics_rank_says(struct metrics *m, uint32_t rank, const struct rank_seconds *now);
 void metrics_write(const struct metrics *m, struct buffer *out);
 
 #endif

@@ -58,6 +58,7 @@ struct request {
     struct timer keep_alive;
     int64_t sent_ms;                    /* the last bytes of a stream */
     double arrived_s, first_s, last_s;  /* the first and last token; 0: none yet */
+    double queue_s, prefill_s;          /* of the first token, as the replica says */
     uint32_t n_tokens;                  /* that came, over all choices */
 };
 
@@ -134,6 +135,16 @@ static void cancel_all(struct request *r)
         cancel(r, &r->choices[i]);
 }
 
+/* What the replica did with it: with n choices from the first token of any to the last of all. */
+static void observe_times(const struct request *r)
+{
+    struct metrics *m = &r->front->metrics;
+    metrics_observe(m, HISTOGRAM_QUEUE, r->queue_s);
+    metrics_observe(m, HISTOGRAM_PREFILL, r->prefill_s);
+    metrics_observe(m, HISTOGRAM_DECODE, r->last_s - r->first_s);
+    metrics_observe(m, HISTOGRAM_INFERENCE, r->prefill_s + r->last_s - r->first_s);
+}
+
 static void observe_end(struct request *r)
 {
     struct metrics *m = &r->front->metrics;
@@ -141,6 +152,10 @@ static void observe_end(struct request *r)
     metrics_observe(m, HISTOGRAM_WHOLE, seconds_now() - r->arrived_s);
     metrics_observe(m, HISTOGRAM_PROMPT_TOKENS, usage.prompt_tokens);
     metrics_observe(m, HISTOGRAM_NEW_TOKENS, r->n_tokens);
+    metrics_observe(m, HISTOGRAM_MAX_TOKENS, answer_request(r->answer)->prompts[0].max_tokens);
+    metrics_observe(m, HISTOGRAM_N, answer_request(r->answer)->n);
+    if (r->first_s > 0)
+        observe_times(r);
     if (r->n_tokens > r->n_choices)
         metrics_observe(m, HISTOGRAM_PER_TOKEN, (r->last_s - r->first_s) * r->n_choices / (r->n_tokens - r->n_choices));
 }
@@ -401,12 +416,14 @@ void requests_replica_down(struct front *f)
     }
 }
 
-static void count_token(struct request *r, struct choice *c)
+static void count_token(struct request *r, struct choice *c, const Stoa__Wire__Token *token)
 {
     struct metrics *m = &r->front->metrics;
     double now = seconds_now();
     if (!r->first_s) {
         r->first_s = now;
+        r->queue_s = token->queue_us / 1e6;
+        r->prefill_s = token->prefill_us / 1e6;
         m->prompt_tokens += answer_usage(r->answer).prompt_tokens;
         metrics_observe(m, HISTOGRAM_FIRST_TOKEN, now - r->arrived_s);
     }
@@ -424,7 +441,7 @@ static void take_token(struct front *f, const Stoa__Wire__Token *token)
         return;
     struct request *r = t->request;
     struct choice *c = &r->choices[t->choice];
-    count_token(r, c);
+    count_token(r, c, token);
     if (answer_take_token(r->answer, t->choice, token))
         send_cancel(r, c);
     go_on(r);

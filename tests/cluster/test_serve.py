@@ -222,6 +222,10 @@ def test_metrics():
         t.equal(f"{name}: MO-04: a prompt is counted once", step["vllm:prompt_tokens_total"], 6 * n_prompt)
         t.check(f"{name}: tokens", 25 + 2 <= step["vllm:generation_tokens_total"], step["vllm:generation_tokens_total"])
         t.equal(f"{name}: histograms add up", [step[k] for k in ("vllm:e2e_request_latency_seconds_count", "vllm:time_to_first_token_seconds_count")], [4, 6])
+        parts = [step[f"vllm:request_{k}_time_seconds_sum"] for k in ("queue", "prefill", "decode")]
+        t.equal(f"{name}: the replica's part too", [step[f"vllm:request_{k}_time_seconds_count"] for k in ("queue", "prefill", "decode", "inference")], [4] * 4)
+        t.check(f"{name}: parts are no more than the whole", 0 < sum(parts) < step["vllm:e2e_request_latency_seconds_sum"], parts)
+        t.equal(f"{name}: what was asked for", [step[f"vllm:request_params_{k}_sum"] for k in ("n", "max_tokens")], [5, 20])
         t.equal(f"{name}: routes", step['stoa_http_requests_total{route="/v1/chat/completions",status="400"}'], 1)
         t.equal(f"{name}: the replica is up", (after["stoa_replica_up"], after["stoa_replica_restarts_total"]), (1, 0))
         text = s.get("/metrics").body.decode()

@@ -79,8 +79,36 @@ static void test_restart(void)
     }
 }
 
+static const struct { const char *name; bool starts; uint32_t rank; double says, want; } rank_reports[] = {
+    { "the second of two ranks speaks first", true, 1, 2.5, 2.5 },
+    { "then the first", false, 0, 0.5, 0.5 },
+    { "more", false, 1, 3, 3 },
+    { "less: nothing", false, 1, 1, 3 },
+    { "a new replica begins at 0", true, 1, 0.25, 3.25 },
+};
+
+static void test_ranks(void)
+{
+    struct metrics m = { .model_name = "m" };
+    for (size_t i = 0; i < COUNT_OF(rank_reports); i++) {
+        check_begin("ranks: %s", rank_reports[i].name);
+        if (rank_reports[i].starts)
+            metrics_replica_starts(&m);
+        metrics_rank_says(&m, rank_reports[i].rank, &(struct rank_seconds){ rank_reports[i].says, 2 * rank_reports[i].says, 0 });
+        check(m.rank[rank_reports[i].rank].all.compute == rank_reports[i].want && m.rank[rank_reports[i].rank].all.wait == 2 * rank_reports[i].want);
+    }
+    check_begin("ranks: each has a line; one that cannot be has none");
+    metrics_rank_says(&m, UINT32_MAX, &(struct rank_seconds){ 1, 1, 1 });
+    check_int(m.n_ranks, 2);
+    check(has(&m, "stoa_rank_compute_seconds_total{model_name=\"m\",rank=\"0\"} 0.5"));
+    check(has(&m, "stoa_rank_wait_seconds_total{model_name=\"m\",rank=\"1\"} 6.5"));
+    check(has(&m, "# TYPE stoa_rank_wire_seconds_total counter"));
+    metrics_release(&m);
+}
+
 int main(void)
 {
+    test_ranks();
     test_text();
     test_histogram();
     test_restart();
