@@ -13,12 +13,15 @@ import math
 import os
 import re
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 import stoa_test as t
 
-F32 = ("--activations", "f32")
+PACKED_FOLDER = tempfile.TemporaryDirectory(prefix="stoa.golden.")
+PACKED = ("--packed-cache", PACKED_FOLDER.name)         # a model is asked some thirty times, and need not be packed as often
+F32 = ("--activations", "f32", *PACKED)
 
 
 class Golden:
@@ -125,7 +128,7 @@ def check_hidden_norms(model, name, got, record):
 
 def check_norms_over_ranks(model, layout):
     r = model.records[0]
-    got = t.stoa_json("logits", model.path, "-p", r["text"], "--all", "--norms", *F32, "--layout", layout)["hidden_norms"]
+    got = t.stoa_json("logits", model.path, "-p", r["text"], "--all", "--norms", "--activations", "f32", "--layout", layout)["hidden_norms"]
     check_hidden_norms(model, f"{model.record_name(r)} with {layout}", got, r)
 
 
@@ -175,6 +178,6 @@ def check_default_mode(model, at_least):
     for r in model.records:
         if r["greedy_margins"][0] > 0.5:
             n_compared += 1
-            top = t.stoa_json("logits", model.path, "-p", r["text"], "--top", "1")["positions"][0]["top"][0]["id"]
+            top = t.stoa_json("logits", model.path, "-p", r["text"], "--top", "1", *PACKED)["positions"][0]["top"][0]["id"]
             t.equal(f"first token after {model.record_name(r)} in the default mode", top, r["greedy"][0])
     t.check(f"first tokens of {model.name} compared in the default mode", n_compared >= at_least, n_compared)
