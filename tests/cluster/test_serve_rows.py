@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import socket
 import sys
 import tempfile
@@ -269,6 +270,11 @@ def test_many_who_leave():
         t.equal("SS-14: every block is free", m["vllm:kv_cache_usage_perc"], 0)
         t.equal("SS-14: and the same answer comes", s.complete("Once upon a time", 40).text, want)
         t.equal("SS-14: nothing was started again", m["stoa_replica_restarts_total"], 0)
+        sockets = begin_many(s, 200, r)
+        s.process.send_signal(signal.SIGTERM)
+        for sock in sockets:
+            sock.close()
+        s.end("SS-14: a signal to end while many leave")
 
 
 if __name__ == "__main__":
