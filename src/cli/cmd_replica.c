@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/life.h"
 #include "base/memory.h"
 #include "comm/comm.h"
 #include "engine/replica.h"
@@ -80,6 +81,9 @@ static int run(struct options *o, int argc, char **argv)
         return report_error(error_set(ERR_USAGE, "where is it to listen?  --listen unix:PATH or HOST:PORT"));
     if (o->tied && !comm_world_given())
         tie_to((pid_t)o->tied);
+    int err = o->tied ? life_show_beside(o->listen) : 0;        /* the front's folder, where it looks */
+    if (err < 0)
+        return report_error(err);
     memory_settle();
     return session_run(o, argc, argv, &needs, serve, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "engine/numerics.h"
 #include "front/front.h"
 
 #include <stdlib.h>
@@ -37,7 +38,11 @@ static int serve(const struct options *o, struct session *s, const char *const *
         free(name);
         return code;
     }
+    char numerics[NUMERICS_ID], model[NUMERICS_ID];
+    session_numerics(numerics, s->file, o);
+    numerics_model(model, s->file);
     struct front_options front = {
+        .numerics = numerics, .model_digest = model,
         .host = o->host, .port = (uint16_t)o->port, .replica = replica, .api_key_file = o->api_key_file, .metrics_key = o->metrics_key,
         .cors_origin = o->cors_origin, .max_queue = (uint32_t)o->max_queue, .keep_alive_s = (int)o->keep_alive,
         .drain_s = (int)o->drain_timeout, .n_workers = N_WORKERS,

@@ -191,6 +191,7 @@ static int listen_now(struct front *f)
 static int start_replica(struct front *f)
 {
     struct supervisor_options supervisor = { .loop = f->loop, .words = f->options->replica, .signals = &f->old_signals,
+                                             .numerics = f->options->numerics, .model = f->options->model_digest,
                                              .on_up = on_up, .on_down = on_down,
                                              .on_frame = on_frame, .on_over = on_over, .user = f };
     return supervisor_open(&f->supervisor, &supervisor);

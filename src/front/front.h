@@ -10,6 +10,7 @@ struct front_options {
     uint16_t port;                      /* 0: any that is free */
     struct api_model model;             /* fingerprint, context and n_vocab are the replica's to say */
     const char *const *replica;         /* words of the replica's command line: supervisor.h */
+    const char *numerics, *model_digest;        /* what the front's own model file gives: the replica must have the same */
     const char *api_key_file, *metrics_key, *cors_origin;       /* NULL: none */
     uint32_t max_queue;                 /* answers in work and waiting; beyond it requests are 429 */
     int keep_alive_s, drain_s;          /* keep_alive_s 0: no comments in streams */

@@ -16,12 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum {
     CONNECT_MS = 50,                /* between two tries to connect */
     LOOK_MS = 250,                  /* between two looks at the clock of an idle connection */
+    LOADING_MS = 60000,             /* most time without a sign that it gets on loading */
     LATE_MS = 1000,                 /* a look that comes so late means that this process was stopped itself */
     UNMEASURED_MS = 30000,          /* most time without progress before steps have been measured */
     LEAST_MS = 2000,                /* and after */
@@ -49,12 +51,12 @@ struct supervisor {
     int64_t since_ms;               /* the state has begun */
     int64_t due_ms;                 /* when the timer ought to come */
     int64_t progress_ms;            /* the last sign of life */
+    struct timespec sign;           /* while it loads: the folder's mtime then */
     uint32_t predicted_us;
     int n_failures;                 /* in a row */
     int first_code;                 /* the exit code that ends the front; 0: none */
     bool tried_orphans;
     bool may_end_itself;            /* it has hung up: who watches its ranks is about to say which of them died */
-    char numerics[128], model[128]; /* of the first Hello: all others must have the same */
     struct rank { pid_t pid; uint64_t start_time; bool is_here; } *ranks;       /* of the present Hello */
     size_t n_ranks;
     char why[256];
@@ -127,11 +129,13 @@ static int start(struct supervisor *s)
     argv[n++] = "--tied";
     argv[n++] = pid;
     argv[n] = NULL;
-    if ((err = spawn(s, argv)) < 0)
+    if ((err = spawn(s, argv)) < 0) {
         socket_folder_remove(&s->folder);
-    else
-        enter(s, STARTING, CONNECT_MS);
-    return err;
+        return err;
+    }
+    s->progress_ms = loop_now_ms(s->options.loop);
+    enter(s, STARTING, CONNECT_MS);
+    return 0;
 }
 
 /* A start that fails, for want of memory or descriptors, counts like a replica that dies. */
@@ -288,13 +292,11 @@ static void take_hello(struct supervisor *s, const Stoa__Wire__Hello *hello)
 {
     if (hello->protocol != WIRE_PROTOCOL) {
         die(s, "it speaks protocol %u of frames, and the front %u", hello->protocol, WIRE_PROTOCOL);
-    } else if (s->has_been_up && (strcmp(hello->numerics, s->numerics) || strcmp(hello->model, s->model))) {
-        die(s, "it has another model than the one before: the file has changed; start the server anew");
+    } else if (strcmp(hello->numerics, s->options.numerics) || strcmp(hello->model, s->options.model)) {
+        die(s, "it has another model than the front: the file has changed; start the server anew");
     } else if (keep_ranks(s, hello) < 0) {
         die(s, "no memory for its ranks");
     } else {
-        snprintf(s->numerics, sizeof s->numerics, "%s", hello->numerics);
-        snprintf(s->model, sizeof s->model, "%s", hello->model);
         socket_folder_remove(&s->folder);
         s->has_been_up = true;
         s->predicted_us = 0;
@@ -363,17 +365,32 @@ static const char *stuck_rank(const struct supervisor *s, char *room, size_t siz
     return room;
 }
 
-static void look_at_progress(struct supervisor *s, int64_t late_ms)
+/* What this process did not see while it was stopped itself is nobody's fault. */
+static void look_at_progress(struct supervisor *s, int64_t limit_ms, int64_t next_look_ms)
 {
     char stuck[80];
     int64_t now = loop_now_ms(s->options.loop);
-    int64_t limit = s->predicted_us ? MAX(LEAST_MS, 8 * (int64_t)s->predicted_us / 1000) : UNMEASURED_MS;
-    if (late_ms > LATE_MS)
+    if (now - s->due_ms > LATE_MS)
         s->progress_ms = now;
-    if (now - s->progress_ms > limit)
-        die(s, "no progress for %.1f s%s", (double)(now - s->progress_ms) / 1000, stuck_rank(s, stuck, sizeof stuck));
+    if (now - s->progress_ms > limit_ms)
+        die(s, "no progress for %.1f s%s%s", (double)(now - s->progress_ms) / 1000, s->state == STARTING ? " while it loads" : "",
+            stuck_rank(s, stuck, sizeof stuck));
     else
-        wait_ms(s, LOOK_MS);
+        wait_ms(s, next_look_ms);
+}
+
+static int64_t progress_limit_ms(const struct supervisor *s)
+{
+    return s->predicted_us ? MAX(LEAST_MS, 8 * (int64_t)s->predicted_us / 1000) : UNMEASURED_MS;
+}
+
+static void look_for_sign(struct supervisor *s)
+{
+    struct stat st;
+    if (stat(s->folder.path, &st) < 0 || (st.st_mtim.tv_sec == s->sign.tv_sec && st.st_mtim.tv_nsec == s->sign.tv_nsec))
+        return;
+    s->sign = st.st_mtim;
+    s->progress_ms = loop_now_ms(s->options.loop);
 }
 
 static void on_time(struct timer *timer)
@@ -382,10 +399,11 @@ static void on_time(struct timer *timer)
     switch (s->state) {
     case STARTING:
         connect_now(s);
-        wait_ms(s, CONNECT_MS);
+        look_for_sign(s);
+        look_at_progress(s, LOADING_MS, CONNECT_MS);
         break;
     case UP:
-        look_at_progress(s, loop_now_ms(s->options.loop) - s->due_ms);
+        look_at_progress(s, progress_limit_ms(s), LOOK_MS);
         break;
     case ENDING:
         look_at_end(s);

@@ -3,7 +3,8 @@
  *   STARTING ──Hello──> UP ──dead──> ENDING ──no process left──> RESTING ──pause over──> STARTING
  *      └───────────────ended, or another Hello──────^ └──stop──> OVER
  *
- *   STARTING  the child loads; every 50 ms the front tries to connect
+ *   STARTING  the child loads; every 50 ms the front tries to connect.  Dead: the child ended, it has another model, or there was no sign
+ *             for a minute that it gets on (base/life.h)
  *   UP        frames go both ways.  Dead: the child ended, the connection is lost, or no Progress came for max(2 s, 8 x the longest
  *             step that the replica plans), 30 s until it has measured steps
  *   ENDING    the child is killed; where it has hung up it has a second to say which rank died, and to end.  Its guard (cli/launch.h)
@@ -28,6 +29,7 @@ struct supervisor_options {
     /* MODEL and its flags, ended by NULL: what stands behind "replica" on its command line, without --listen, --epoch and --tied. */
     const char *const *words;
     const sigset_t *signals;            /* the child's mask */
+    const char *numerics, *model;       /* what its Hello has to say */
     void (*on_up)(void *user, const Stoa__Wire__Hello *hello);      /* it takes requests */
     /* It takes none, and what it had is lost; also when one that was to follow it died before it took any.
      * Not after supervisor_stop(). */

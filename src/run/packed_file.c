@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/life.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -70,6 +71,7 @@ static void hash_chunks(void *user, int thread)
     struct hashing *h = user;
     (void)thread;
     for (size_t i; !h->differs && (i = atomic_fetch_add(&h->next, 1)) < n_chunks(h->n_bytes);) {
+        life_sign();
         uint64_t hash = XXH3_64bits(h->bytes + i * CHUNK, MIN(CHUNK, h->n_bytes - i * CHUNK));
         if (h->to)
             h->to[i] = hash;

@@ -2,6 +2,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/life.h"
 #include "base/float_mode.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -118,6 +119,7 @@ static void load(void *user, int thread)
     for (uint32_t i; (i = atomic_fetch_add(&weights->next, 1)) < weights->n_tasks;) {
         struct task *task = &weights->task[i];
         pack_task(weights->file, task);
+        life_sign();
         size_t n_panels = MAX(range_size(task->part->tensor->weight->stored), 1);
         size_t done = atomic_fetch_add(&weights->n_done, task->part->n_bytes / n_panels * (task->panel1 - task->panel0));
         if (thread == 0 && weights->progress)

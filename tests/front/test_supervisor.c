@@ -2,6 +2,7 @@
 #include "tests/check.h"
 
 #include "base/error.h"
+#include "base/life.h"
 #include "front/supervisor.h"
 #include "wire/server.h"
 
@@ -29,10 +30,12 @@ int64_t __wrap_loop_now_ms(const struct loop *loop)
     return __real_loop_now_ms(loop) + skipped_ms;
 }
 
-/* The supervisor's; it looks at what it watches more often than once a second. */
+/* The supervisor's; it looks at what it watches more often than once a second.  is_fast: much more passes between two looks. */
+static bool is_fast;
 void __wrap_timer_set(struct loop *loop, struct timer *timer, int64_t at_ms)
 {
     int64_t wait_ms = at_ms - loop_now_ms(loop);
+    skipped_ms += is_fast ? 600 : 0;
     if (wait_ms >= 1000) {
         check(n_pauses < COUNT_OF(pauses_s));
         pauses_s[n_pauses++ % COUNT_OF(pauses_s)] = wait_ms / 1000;
@@ -115,8 +118,15 @@ static int replica(int argc, char **argv)
         hello.processes = processes;
         hello.n_processes = 2;
     }
-    hello.numerics = (char *)"n";
+    hello.numerics = (char *)(strcmp(does, "another mode") || !is_first ? "n" : "o");
     hello.model = (char *)(strcmp(does, "another model") || epoch != 2 ? "m" : "o");
+    if (!strcmp(does, "stops loading") && is_first)
+        pause();
+    for (int i = 0; i < 110 && !strcmp(does, "loads for long"); i++) {
+        check_int(life_show_beside(value_of(argc, argv, "--listen") + strlen("unix:")), 0);
+        life_sign();
+        usleep(50000);
+    }
     struct wire_server_options options = { value_of(argc, argv, "--listen"), epoch, &hello };
     if (wire_server_open(&server, &options) < 0)
         return 9;
@@ -148,6 +158,9 @@ static const struct life { const char *does; uint64_t last_epoch; int n_ups, n_d
     { "leaves an orphan",     2, 2, 1, 0, 0 },
     { "fails at first",       2, 1, 0, 0, 0 },
     { "another model",        3, 2, 2, 0, 0 },
+    { "another mode",         2, 1, 0, 0, 0 },
+    { "stops loading",        2, 1, 0, 0, 0 },
+    { "loads for long",       1, 1, 0, 0, 0 },
     { "dies when it is told", N_TOLD + 1, N_TOLD + 1, N_TOLD, 0, 0 },
     { "goes on beside a front that is stopped", 1, 1, 0, 0, 1000 },
     { "exit 3",               1, 0, 0, 3, 0 },
@@ -182,6 +195,7 @@ static void on_up(void *user, const Stoa__Wire__Hello *hello)
     struct front *f = user;
     check_text(hello->numerics, "n");
     check(supervisor_is_up(f->supervisor));
+    is_fast = false;
     if (++f->n_ups == f->life->n_ups)
         set_timer(f->loop, &f->rest, f->life->rest_ms);
     else if (!strcmp(f->life->does, "dies when it is told"))
@@ -247,8 +261,9 @@ static void test_life(const struct life *life)
     f.signals = (struct watch){ .ready = on_signal, .fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC), .events = EPOLLIN };
     check_int(watch_start(f.loop, &f.signals), 0);
     set_timer(f.loop, &f.limit, 30000);
-    struct supervisor_options options = { .loop = f.loop, .words = words, .signals = &old, .on_up = on_up, .on_down = on_down, .on_frame = on_frame,
-                                          .on_over = on_over, .user = &f };
+    is_fast = strstr(life->does, "load");
+    struct supervisor_options options = { .loop = f.loop, .words = words, .signals = &old, .numerics = "n", .model = "m", .on_up = on_up,
+                                          .on_down = on_down, .on_frame = on_frame, .on_over = on_over, .user = &f };
     if (check_int(supervisor_open(&f.supervisor, &options), 0)) {
         check_int(loop_run(f.loop), 0);
         check(f.is_over && !f.was_late);
