@@ -85,6 +85,13 @@ stoa: $(B)/stoa
 
 $(B)/stoa: $(cli_objects) $(library)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+# The same with every _check after every step of a replica, which tests/cluster/storm.py is for.
+stress: $(B)/stoa-stress
+$(B)/stoa-stress: $(cli_objects) $(B)/stress/src/engine/replica.o $(library)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(B)/stress/%.o: %.c | $(messages:=.h)
+	@mkdir -p $(dir $@)
+	$(CC) $(CPPFLAGS) -DSTRESS $(CFLAGS) -MMD -MP -c -o $@ $<
 $(library): $(filter-out $(cli_objects),$(objects))
 	rm -f $@; ar rcs $@ $^
 $(B)/libstoa.so: $(filter-out $(cli_objects),$(objects))
@@ -147,6 +154,6 @@ install: stoa $(B)/libstoa.so
 
 clean:
 	rm -rf build stoa
-.PHONY: all stoa check tests bench install clean
+.PHONY: all stoa stress check tests bench install clean
 .SECONDARY:
--include $(objects:.o=.d) $(tests:=.d) $(B)/tests/check.d $(wildcard $(B)/tests/fuzz/*.d $(B)/bench/*.d)
+-include $(objects:.o=.d) $(tests:=.d) $(B)/tests/check.d $(wildcard $(B)/stress/src/engine/*.d $(B)/tests/fuzz/*.d $(B)/bench/*.d)

@@ -290,6 +290,16 @@ static void take_all(struct replica *r)
 }
 
 /* ---- the loop ---- */
+/* In the stress build (make stress) all that is always true is looked at after whatever may break it. */
+static void check_all(const struct replica *r)
+{
+#ifdef STRESS
+    engine_check(r->engine);
+#else
+    (void)r;
+#endif
+}
+
 static void look_for_the_end(struct replica *r)
 {
     struct pollfd fd = { .fd = r->options->end_fd, .events = POLLIN };
@@ -303,6 +313,7 @@ static void look_for_the_end(struct replica *r)
 static int step(struct replica *r)
 {
     int err = engine_step(r->engine);
+    check_all(r);
     if (err < 0 || (err = outbox_send(&r->outbox, r->server)) < 0)
         return err;
     if (!r->is_measured && engine_predicted_us(r->engine)) {    /* from now on fronts wait for progress as long as steps take, not half a minute */
@@ -318,6 +329,7 @@ static int loop(struct replica *r)
     int err = 0;
     while (!err) {
         take_all(r);
+        check_all(r);
         look_for_the_end(r);
         if (seconds_now() >= r->end_s || (r->end_s < INFINITY && !r->first))
             return 0;

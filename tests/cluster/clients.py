@@ -9,11 +9,19 @@ import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from server import Stream
+from server import Server, Stream
 
 COMPLETE, CHAT = "/v1/completions", "/v1/chat/completions"
 SLOW_S = 600                # no answer takes longer, on any machine
 WORDS = "sea stone river and the of a old keeper light ship north wind said to be who never winter harbour Zürich 1987 x=y+1 雪".split()
+
+
+class Elsewhere:
+    """A server that another process has started."""
+
+    def __init__(self, port):
+        self.port = port
+    connect = Server.connect
 
 
 def some_words(r, n):

@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from clients import COMPLETE, Watch, ask, at_once, is_idle
+from clients import COMPLETE, Elsewhere, Watch, ask, at_once, is_idle
 from server import START_S, Server, t
 
 LAYOUTS = (("tp=1", 1), ("tp=2", 2))
@@ -175,14 +175,6 @@ def test_the_front_is_killed():
                 s.nothing_is_left(name, since)
             *outcomes, _ = at_once([lambda: ask(s, COMPLETE, {**LONG, "max_tokens": 2000})] * 4 + [hit])
             t.check(f"{name}: its clients see it", not any(o.is_done for o in outcomes), "; ".join(map(str, outcomes)))
-
-
-class Elsewhere:
-    """A server that another process has started."""
-
-    def __init__(self, port):
-        self.port = port
-    connect = Server.connect
 
 
 if __name__ == "__main__":
