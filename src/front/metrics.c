@@ -9,15 +9,16 @@
 /* Upper bounds, rising; 0 ends them. */
 static const double seconds[HISTOGRAM_BUCKETS] = { 0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20,
     40, 80, 160, 640, 2560 };
-static const double short_seconds[HISTOGRAM_BUCKETS] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1,
-    2.5, 5, 7.5, 10, 20, 40, 80 };
+static const double short_seconds[HISTOGRAM_BUCKETS] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
+    0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80 };
 static const double sizes[HISTOGRAM_BUCKETS] = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000,
     100000, 200000, 500000, 1000000 };
 
 static const struct histogram_row { const char *name, *help; const double *bounds; } histograms[N_HISTOGRAMS] = {
     [HISTOGRAM_FIRST_TOKEN] = { "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", seconds },
     [HISTOGRAM_BETWEEN_TOKENS] = { "vllm:inter_token_latency_seconds", "Between two tokens of an answer.", short_seconds },
-    [HISTOGRAM_PER_TOKEN] = { "vllm:request_time_per_output_token_seconds", "A request's mean time per token after the first.", short_seconds },
+    [HISTOGRAM_PER_TOKEN] = { "vllm:request_time_per_output_token_seconds", "A request's mean time per token after the first.",
+                              short_seconds },
     [HISTOGRAM_WHOLE] = { "vllm:e2e_request_latency_seconds", "From a request's arrival to its last token.", seconds },
     [HISTOGRAM_QUEUE] = { "vllm:request_queue_time_seconds", "From when the replica had a request to its first step.", seconds },
     [HISTOGRAM_PREFILL] = { "vllm:request_prefill_time_seconds", "From a request's first step to its first token.", seconds },
@@ -25,7 +26,8 @@ static const struct histogram_row { const char *name, *help; const double *bound
     [HISTOGRAM_INFERENCE] = { "vllm:request_inference_time_seconds", "From a request's first step to its last token.", seconds },
     [HISTOGRAM_PROMPT_TOKENS] = { "vllm:request_prompt_tokens", "Prompt tokens of a request.", sizes },
     [HISTOGRAM_NEW_TOKENS] = { "vllm:request_generation_tokens", "Generated tokens of a request, all choices together.", sizes },
-    [HISTOGRAM_MAX_TOKENS] = { "vllm:request_params_max_tokens", "Most tokens of a choice, as a request wants or the context leaves.", sizes },
+    [HISTOGRAM_MAX_TOKENS] = { "vllm:request_params_max_tokens", "Most tokens of a choice, as a request wants or the context leaves.",
+                               sizes },
     [HISTOGRAM_N] = { "vllm:request_params_n", "Choices that a request wanted for a prompt.", sizes },
 };
 
@@ -52,12 +54,13 @@ static const struct row { const char *name; enum kind kind; size_t offset; const
 
 static const struct rank_row { const char *name; size_t offset; const char *help; } rank_rows[] = {
     { "stoa_rank_compute_seconds_total", offsetof(struct rank_seconds, compute), "What a rank's steps took to compute." },
-    { "stoa_rank_wait_seconds_total", offsetof(struct rank_seconds, wait), "What a rank waited in its steps for others that were not as far." },
+    { "stoa_rank_wait_seconds_total", offsetof(struct rank_seconds, wait),
+      "What a rank waited in its steps for others that were not as far." },
     { "stoa_rank_wire_seconds_total", offsetof(struct rank_seconds, wire), "What messages took in a rank's steps." },
 };
 enum { MOST_RANKS = 4096 };
 
-static const char *const end_names[N_ENDS] = { "stop", "length", "abort", "error", "bad_request", "refused" };
+const char *const request_end_names[N_ENDS] = { "stop", "length", "abort", "error", "bad_request", "refused" };
 
 void metrics_release(struct metrics *m)
 {
@@ -202,7 +205,7 @@ static void write_ends(struct buffer *out, const struct metrics *m, const char *
 {
     for (size_t i = 0; i < n_ends; i++) {
         buffer_add_text(out, metric);
-        write_labels(out, m, label, end_names[i]);
+        write_labels(out, m, label, request_end_names[i]);
         buffer_printf(out, "} %llu\n", (unsigned long long)m->ends[i]);
     }
 }

@@ -163,14 +163,14 @@ static void observe_end(struct request *r)
 /* One line, without what was said. */
 static void tell(const struct request *r, enum request_end end, int status)
 {
-    static const char *const names[N_ENDS] = { "stop", "length", "abort", "error", "bad_request", "refused" };
     struct answer_usage usage = r->answer ? answer_usage(r->answer) : (struct answer_usage){ 0 };
     char first[32] = "-";
     if (r->first_s > 0)
         snprintf(first, sizeof first, "%.3f s", r->first_s - r->arrived_s);
     log_info("%s %s %d %s%s: %zu bytes, %u choices, %u prompt tokens (%u cached), %u new, first after %s, %.3f s",
-             r->x ? http_request_id(r->x) : "(gone)", r->kind == API_CHAT ? "chat" : "completion", status, names[end], r->is_stream ? " stream" : "", r->n_body,
-             r->n_choices, usage.prompt_tokens, usage.cached_tokens, r->n_tokens, first, seconds_now() - r->arrived_s);
+             r->x ? http_request_id(r->x) : "(gone)", r->kind == API_CHAT ? "chat" : "completion", status, request_end_names[end],
+             r->is_stream ? " stream" : "", r->n_body, r->n_choices, usage.prompt_tokens, usage.cached_tokens, r->n_tokens, first,
+             seconds_now() - r->arrived_s);
 }
 
 /* Forgets it, whatever it was at; the exchange is not touched. */
