@@ -88,8 +88,8 @@ static uint32_t max_rows(const struct engine_options *o)
 struct compile_options engine_compile_options(const struct engine_options *o)
 {
     return (struct compile_options){
-        .model = { .int8_activations = o->int8_activations, .hidden_outputs = o->hidden_norms, .warn = true, .cache_type = o->cache_type, .n_groups = o->n_groups,
-                   .max_tokens = max_tokens(o), .max_rows = max_rows(o) },
+        .model = { .int8_activations = o->int8_activations, .hidden_outputs = o->hidden_norms, .warn = true, .cache_type = o->cache_type,
+                   .n_groups = o->n_groups, .max_tokens = max_tokens(o), .max_rows = max_rows(o) },
         .mesh = o->mesh, .without = o->without, .gathered = o->gathered,
     };
 }
@@ -99,7 +99,8 @@ static void set_limits(struct engine *e, const struct graph *g)
 {
     const struct engine_options *o = &e->options;
     e->limits = (struct plan_limits){
-        .n_tokens = max_tokens(o), .n_rows = max_rows(o), .n_sequences = max_sequences(o), .n_all_tokens = max_tokens(o) * o->mesh.size[AXIS_DP],
+        .n_tokens = max_tokens(o), .n_rows = max_rows(o), .n_sequences = max_sequences(o),
+        .n_all_tokens = max_tokens(o) * o->mesh.size[AXIS_DP],
         .context = o->context, .n_vocab = e->model.n_vocab, .n_cache_groups = g->n_cache_groups,
     };
     for (uint32_t i = 0; i < g->n_cache_groups; i++)
@@ -166,7 +167,8 @@ static int open_sampling(struct engine *e)
     e->bins = calloc(MAX(e->mesh.size[AXIS_TP], n_threads) * SAMPLE_BINS, sizeof *e->bins);
     e->found = calloc(n_rows, sizeof *e->found);
     buffer_reserve(&e->result, result_max_bytes(e));
-    bool have_all = e->row_max && e->n_listed && e->cut && e->edited && e->scratch && e->late_row && e->bins && e->found && !e->result.failed;
+    bool have_all = e->row_max && e->n_listed && e->cut && e->edited && e->scratch && e->late_row && e->bins && e->found &&
+                    !e->result.failed;
     for (size_t i = 0; have_all && i < n_rows && !e->options.full_logits; i++) {
         buffer_reserve(&e->found[i], result_max_row_bytes());
         have_all = !e->found[i].failed;
@@ -347,8 +349,9 @@ void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset
 {
     struct program_counters c;
     program_counters(e->program, &c);
-    *out = (struct rank_counters){ .rank = e->rank, .weight_bytes = c.weight_bytes, .weights_mapped = c.weights_mapped, .peak_bytes = memory_peak(), .wait_s = c.wait_s,
-                                   .wire_s = c.wire_s, .compute_s = MAX(c.step_s - c.wait_s - c.wire_s, 0), .bytes_sent = c.bytes_sent,
+    *out = (struct rank_counters){ .rank = e->rank, .weight_bytes = c.weight_bytes, .weights_mapped = c.weights_mapped,
+                                   .peak_bytes = memory_peak(), .wait_s = c.wait_s, .wire_s = c.wire_s,
+                                   .compute_s = MAX(c.step_s - c.wait_s - c.wire_s, 0), .bytes_sent = c.bytes_sent,
                                    .n_hidden = c.n_hidden, .peaks = e->peaks };
     memcpy(out->work, c.work, sizeof out->work);
     memcpy(out->hidden_square, c.hidden_square, sizeof out->hidden_square);

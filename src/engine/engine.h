@@ -23,7 +23,8 @@ struct sequence;
 struct engine_options {
     struct mesh mesh;
     int n_threads;                      /* of this rank; 0: an even part of the cores that it shares with other ranks */
-    bool is_pinned;                     /* threads keep to cores of one NUMA node (base/cores.h); also the calling thread, until engine_close() */
+    bool is_pinned;                     /* threads keep to cores of one NUMA node (base/cores.h); also the calling thread, until
+                                         * engine_close() */
     bool int8_activations;
     enum dtype cache_type;
     uint32_t n_groups;                  /* of every canonical tree; 0: by the rule */

@@ -60,7 +60,8 @@ int late_read(struct late_row *rows, uint32_t n_rows, const void *bytes, size_t 
         return error_set(ERR_PEER, "a late input of %zu bytes is too short", n_bytes);
     memcpy(&header, at, sizeof header);
     if (header.number != number || header.n_bytes != n_bytes)
-        return error_set(ERR_PEER, "a late input of %zu bytes for plan %u came where that for plan %u was due", n_bytes, header.number, number);
+        return error_set(ERR_PEER, "a late input of %zu bytes for plan %u came where that for plan %u was due", n_bytes, header.number,
+                         number);
     at += sizeof header;
     for (uint32_t i = 0; i < header.n_sections; i++) {
         struct late_section section;
@@ -69,7 +70,8 @@ int late_read(struct late_row *rows, uint32_t n_rows, const void *bytes, size_t 
         memcpy(&section, at, sizeof section);
         at += sizeof section;
         const struct row_edit *edits = (const struct row_edit *)(const void *)at;
-        if (section.kind != LATE_EDITS || section.row >= n_rows || (size_t)(end - at) / sizeof *edits < section.n || !is_sound(edits, section.n))
+        if (section.kind != LATE_EDITS || section.row >= n_rows || (size_t)(end - at) / sizeof *edits < section.n ||
+            !is_sound(edits, section.n))
             return error_set(ERR_PEER, "the late input of plan %u has a section that there is not", number);
         rows[section.row] = (struct late_row){ edits, section.n };
         at += section.n * sizeof *edits;

@@ -316,7 +316,7 @@ static int step(struct replica *r)
     check_all(r);
     if (err < 0 || (err = outbox_send(&r->outbox, r->server)) < 0)
         return err;
-    if (!r->is_measured && engine_predicted_us(r->engine)) {    /* from now on fronts wait for progress as long as steps take, not half a minute */
+    if (!r->is_measured && engine_predicted_us(r->engine)) {    /* from now on fronts wait as long as steps take, not half a minute */
         r->is_measured = true;
         send_progress(r);
     }

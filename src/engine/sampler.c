@@ -331,7 +331,8 @@ static size_t apply_cuts(const struct candidate *c, size_t n, uint64_t mass, con
     return n_kept;
 }
 
-int sample_pick(struct candidate *picked, struct candidate *candidates, size_t n, const struct candidate_row *all, const struct sample_params *params)
+int sample_pick(struct candidate *picked, struct candidate *candidates, size_t n, const struct candidate_row *all,
+                const struct sample_params *params)
 {
     if (n && !all->is_broken && !all->is_cut) {
         sort_by_logit(candidates, n);

@@ -116,7 +116,8 @@ void sample_collect(struct buffer *out, const struct sample_row *row);
 
 /* Picks from what all ranks collected: n candidates in any order (they are reordered); `all`: n_candidates apart, what the
  * ranks' candidate_rows sum up to.  ERR_FAILED when there is none, as when a row was broken. */
-int sample_pick(struct candidate *picked, struct candidate *candidates, size_t n, const struct candidate_row *all, const struct sample_params *params);
+int sample_pick(struct candidate *picked, struct candidate *candidates, size_t n, const struct candidate_row *all,
+                const struct sample_params *params);
 /* The n largest of the ranks' largest raw logits come first, in order; returns how many there are. */
 size_t sample_largest(struct candidate *candidates, size_t n_candidates, size_t n);
 float sample_logprob(float raw, const struct candidate_row *all);

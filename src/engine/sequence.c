@@ -263,7 +263,8 @@ static int check_tokens(const struct engine *e, const struct sequence_request *r
     if (!r->n_tokens)
         return error_set(ERR_USAGE, "the prompt is empty");
     if (r->n_tokens > e->options.context || r->n_new > e->options.context - r->n_tokens)
-        return error_set(ERR_USAGE, "%u prompt tokens and %u new ones are more than the context of %u", r->n_tokens, r->n_new, e->options.context);
+        return error_set(ERR_USAGE, "%u prompt tokens and %u new ones are more than the context of %u", r->n_tokens, r->n_new,
+                         e->options.context);
     for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
         if (cache_blocks_table(&e->limits.cache[g], r->n_tokens) > e->limits.cache[g].n_all)
             return error_set(ERR_USAGE, "%u prompt tokens are more than the %u that the KV cache can hold", r->n_tokens,

@@ -62,7 +62,8 @@ struct api_prompt {
     size_t n_ids;
     const char *text;                       /* of a completion, for echo */
     size_t n_text;
-    uint32_t max_tokens;                    /* as asked for, but at most what the context leaves; 0 only with echo or where a client says so */
+    uint32_t max_tokens;                    /* as asked for, but at most what the context leaves; 0 only with echo or where a client
+                                             * says so */
 };
 struct api_bias {
     uint32_t id;

@@ -179,8 +179,9 @@ static int take_signals(struct front *f)
 static int listen_now(struct front *f)
 {
     const struct front_options *o = f->options;
-    struct http_options http = { .host = o->host, .port = o->port, .limits = http_usual_limits, .routes = front_routes, .n_routes = n_front_routes, .user = f,
-                                 .admit = front_admit, .answered = front_answered, .cors_origin = o->cors_origin, .error_body = front_error_body };
+    struct http_options http = { .host = o->host, .port = o->port, .limits = http_usual_limits, .routes = front_routes,
+                                 .n_routes = n_front_routes, .user = f, .admit = front_admit, .answered = front_answered,
+                                 .cors_origin = o->cors_origin, .error_body = front_error_body };
     char host[80];
     int err = http_server_open(&f->http, f->loop, &http);
     if (err == 0)

@@ -189,8 +189,8 @@ static uint32_t find_room(uint32_t n_wanted)
     }
     rlim_t n = files.rlim_cur <= n_others ? 1 : MIN(n_wanted, files.rlim_cur - n_others);
     if (n < n_wanted)
-        log_warning("with %llu open files at most (ulimit -n), clients have %llu connections instead of %u", (unsigned long long)files.rlim_cur,
-                    (unsigned long long)n, n_wanted);
+        log_warning("with %llu open files at most (ulimit -n), clients have %llu connections instead of %u",
+                    (unsigned long long)files.rlim_cur, (unsigned long long)n, n_wanted);
     return (uint32_t)n;
 }
 

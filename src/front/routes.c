@@ -65,7 +65,8 @@ const char *front_is_unready(const struct front *f)
 static void answer_state(struct http_exchange *x, const char *why)
 {
     char body[256];
-    int n = snprintf(body, sizeof body, "{\"status\": \"%s\"%s%s%s}\n", why ? "unavailable" : "ok", why ? ", \"reason\": \"" : "", why ? why : "", why ? "\"" : "");
+    int n = why ? snprintf(body, sizeof body, "{\"status\": \"unavailable\", \"reason\": \"%s\"}\n", why)
+                : snprintf(body, sizeof body, "{\"status\": \"ok\"}\n");
     http_add_header(x, "Cache-Control", "no-store");
     http_answer(x, why ? 503 : 200, "application/json", body, (size_t)n);
 }

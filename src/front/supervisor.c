@@ -281,7 +281,8 @@ static int keep_ranks(struct supervisor *s, const Stoa__Wire__Hello *hello)
         return -1;
     gethostname(host, sizeof host - 1);
     for (size_t i = 0; i < hello->n_processes; i++)
-        ranks[i] = (struct rank){ (pid_t)hello->processes[i]->pid, hello->processes[i]->start_time, !strcmp(hello->processes[i]->host, host) };
+        ranks[i] = (struct rank){ (pid_t)hello->processes[i]->pid, hello->processes[i]->start_time,
+                                  !strcmp(hello->processes[i]->host, host) };
     free(s->ranks);
     s->ranks = ranks;
     s->n_ranks = hello->n_processes;

@@ -254,7 +254,8 @@ static int take_hello(struct wire_server *server, struct connection *c, const St
     if (frame->hello->protocol != WIRE_PROTOCOL)
         return error_set(ERR_PEER, "it speaks protocol %u, wanted %u", frame->hello->protocol, WIRE_PROTOCOL);
     if (frame->epoch != server->epoch)
-        return error_set(ERR_PEER, "it wants epoch %llu, this is %llu", (unsigned long long)frame->epoch, (unsigned long long)server->epoch);
+        return error_set(ERR_PEER, "it wants epoch %llu, this is %llu", (unsigned long long)frame->epoch,
+                         (unsigned long long)server->epoch);
     c->has_hello = true;
     return 0;
 }
