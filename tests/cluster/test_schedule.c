@@ -257,6 +257,40 @@ static long cpu_ticks(int pid)
     return (long)(user + system);
 }
 
+/* ---- what is cancelled ---- */
+static bool holds_blocks(const struct engine *e, const struct sequence *s)
+{
+    for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
+        for (uint32_t i = 0; i < e->limits.cache[g].n_sequence; i++)
+            if (s->table[g][i] != NO_BLOCK)
+                return true;
+    return false;
+}
+
+/* From its first chunk on, to the middle of its answer.  A block's id is the same on all ranks, which keep no tables: what no table of the
+ * leader names, as world_step() checks, is free everywhere. */
+static void test_cancelled(struct engine *e)
+{
+    struct sequence_request request = { .tokens = prompt[6], .n_tokens = 90, .n_new = 60, .params = { .top_p = 1 } };
+    check_begin("who is cancelled has given its blocks back within two steps, beside one that goes on");
+    empty_caches(e);
+    for (uint32_t n_steps = 1; n_steps < 40; n_steps += n_steps < 8 ? 1 : 9) {
+        struct sequence_request beside = { .tokens = prompt[7], .n_tokens = 20, .n_new = 60, .params = { .top_p = 1 } };
+        struct sequence *s = world_add(e, &request), *other = world_add(e, &beside);
+        for (uint32_t i = 0; i < n_steps; i++)
+            world_step(e);
+        check(holds_blocks(e, s));
+        sequence_stop(s);
+        for (uint32_t i = 0; i < 2 && holds_blocks(e, s); i++)
+            world_step(e);
+        check(!holds_blocks(e, s) && sequence_end(s) == SEQUENCE_CANCELLED);
+        engine_remove(e, s);
+        engine_remove(e, other);
+        engine_check(e);
+    }
+    check_idle(e);
+}
+
 /* A core in a hundred is wanted; ticks are coarse and the machine is shared. */
 static void test_idle(struct engine *e)
 {
@@ -281,6 +315,7 @@ static void lead(struct engine *e)
     test_order(e);
     test_short_steps(e);
     test_turns(e);
+    test_cancelled(e);
     if (e->n_ranks > 1)
         test_idle(e);
     close_lone();
