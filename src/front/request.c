@@ -393,6 +393,15 @@ static void lose_choice(struct request *r, uint32_t i)
         answer_take_finish(r->answer, i, &finish);
 }
 
+/* Else it only waits for a replica, and has nothing to do with the death of one that did not even start. */
+static bool is_at_replica(const struct request *r)
+{
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        if (r->choices[i].number)
+            return true;
+    return false;
+}
+
 static void replica_died(struct request *r)
 {
     bool is_second = ++r->n_deaths > 1;
@@ -411,7 +420,7 @@ void requests_replica_down(struct front *f)
 {
     for (struct request *r = f->first, *next; r; r = next) {
         next = r->next;
-        if (!r->is_with_worker && !answer_is_over(r->answer))
+        if (!r->is_with_worker && !answer_is_over(r->answer) && is_at_replica(r))
             replica_died(r);
     }
 }

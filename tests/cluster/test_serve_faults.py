@@ -185,7 +185,10 @@ def the_model_is_gone():
                 if s.wait_for(lambda: sum(line in x for x in s.log) >= n, 60):
                     failures.append((time.monotonic(), len(s.log), cpu_seconds(s.process.pid)))
                 return len(failures)
-            want = s.complete("The sea", 20).text
+            want, got = s.complete("The sea", 20).text, {}
+            asking = threading.Thread(target=lambda: got.update(r=s.post(COMPLETE, {**ANSWER, "n": 8})))
+            asking.start()
+            s.wait_for(lambda: metric(s, "vllm:num_requests_running") == 1, START_S)
             os.rename(model, aside)
             shutil.copyfile(t.tiny("tiny-q4_0"), model)
             os.kill(s.ranks(1)[0], KILL)
@@ -201,6 +204,8 @@ def the_model_is_gone():
             os.rename(aside, model)
             t.check(f"{name}: with the old one it is ready", s.wait_ready(), s.log[-5:])
             t.equal(f"{name}: the same answer", s.complete("The sea", 20).text, want)
+            asking.join()
+            t.equal(f"{name}: starts that fail are no deaths under a request that waits", got["r"].status, 200)
 
 
 # ---- the front ----
