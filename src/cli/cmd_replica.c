@@ -67,10 +67,11 @@ static void tie_to(pid_t parent)
         raise(SIGKILL);
 }
 
-/* Enough for some long or many short answers; and for one that is as long as can be. */
+/* Enough for some long or many short answers; and, in each group along dp, for one that is as long as can be. */
 static uint32_t cache_tokens(const struct options *o)
 {
-    return (uint32_t)(o->cache_tokens ? o->cache_tokens : MAX(o->context, 32768));
+    long longest = o->context ? o->context : 8192, most = 1L << 30;
+    return (uint32_t)(o->cache_tokens ? o->cache_tokens : MIN(MAX(longest * o->mesh.size[AXIS_DP], 32768), most));
 }
 
 static int run(struct options *o, int argc, char **argv)

@@ -269,6 +269,15 @@ const struct model_info *engine_model(const struct engine *e)
     return &e->model;
 }
 
+uint32_t engine_longest(const struct engine *e)
+{
+    uint32_t most = e->options.context;
+    for (uint32_t g = 0; g < e->limits.n_cache_groups; g++)
+        if (cache_blocks_table(&e->limits.cache[g], e->options.context) > e->limits.cache[g].n_all)
+            most = MIN(most, e->limits.cache[g].n_all * BLOCK_TOKENS);
+    return most;
+}
+
 uint32_t engine_context(const struct engine *e)
 {
     return e->options.context;

@@ -59,6 +59,8 @@ int engine_follow(struct engine *e);
 
 const struct model_info *engine_model(const struct engine *e);
 uint32_t engine_context(const struct engine *e);
+/* The most tokens of a sequence: the context, or fewer where the KV cache holds fewer. */
+uint32_t engine_longest(const struct engine *e);
 uint32_t engine_chunk(const struct engine *e);
 int engine_n_ranks(const struct engine *e);
 int engine_n_threads(const struct engine *e);               /* of this rank */

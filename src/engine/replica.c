@@ -361,7 +361,7 @@ static int open_server(struct replica *r)
     }
     hello.numerics = (char *)(uintptr_t)r->options->numerics;
     hello.model = (char *)(uintptr_t)r->options->model;
-    hello.context = engine_context(r->engine);
+    hello.context = engine_longest(r->engine);
     hello.n_vocab = engine_model(r->engine)->n_vocab;
     hello.n_blocks = load.n_blocks;
     hello.block_tokens = BLOCK_TOKENS;

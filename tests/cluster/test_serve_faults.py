@@ -186,9 +186,9 @@ def the_model_is_gone():
                     failures.append((time.monotonic(), len(s.log), cpu_seconds(s.process.pid)))
                 return len(failures)
             want, got = s.complete("The sea", 20).text, {}
-            asking = threading.Thread(target=lambda: got.update(r=s.post(COMPLETE, {**ANSWER, "n": 8})))
+            asking = threading.Thread(target=lambda: got.update(r=s.post(COMPLETE, LONG)))
             asking.start()
-            s.wait_for(lambda: metric(s, "vllm:num_requests_running") == 1, START_S)
+            t.check(f"{name}: a request runs", s.wait_for(lambda: metric(s, "vllm:num_requests_running") > 0, START_S))
             os.rename(model, aside)
             shutil.copyfile(t.tiny("tiny-q4_0"), model)
             os.kill(s.ranks(1)[0], KILL)

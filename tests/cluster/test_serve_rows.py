@@ -247,6 +247,14 @@ def begin_many(s, n, r):
     return sockets
 
 
+def test_a_cache_shorter_than_the_context():
+    """KV-06: what can never fit is told before the headers, also of a stream."""
+    for s in ready("KV-06", "--context", 512, "--cache-tokens", 256):
+        t.equal("KV-06: the length that is told", s.get("/v1/models").json["data"][0]["max_model_len"], 256)
+        for how, o in both_ways(s, COMPLETE, {"prompt": [5] * 300, "max_tokens": 5}):
+            t.check(f"KV-06: the prompt is refused, {how}", (o.status, "context_length_exceeded" in str(o.error)) == (400, True), o.error)
+
+
 def test_many_who_leave():
     """SS-14, MO-05: streams dropped at random moments, with too few blocks for all, leave nothing behind; counters only rise meanwhile."""
     r, rounds = random.Random(1), (500, 200, 200, 200, 200)
