@@ -123,7 +123,7 @@ static void test_chain(void)
 enum { N_LONG = 4, N_SHORT = 100 };
 
 static sem_t may_go_on, has_begun;
-static atomic_int n_short_done, n_at_once, most_at_once;
+static atomic_int n_keys, n_at_once, most_at_once;
 
 static void work_long(struct worker_job *job)
 {
@@ -136,12 +136,18 @@ static void work_long(struct worker_job *job)
     atomic_fetch_sub(&n_at_once, 1);
 }
 
+/* The long ones go on when all short ones are done, and the test has looked at what waits. */
+static void turn_key(void)
+{
+    if (atomic_fetch_add(&n_keys, 1) == N_SHORT)
+        for (int i = 0; i < N_LONG; i++)
+            sem_post(&may_go_on);
+}
+
 static void work_short(struct worker_job *job)
 {
     work(job);
-    if (atomic_fetch_add(&n_short_done, 1) + 1 == N_SHORT)      /* all of them, while long ones are in work and in line */
-        for (int i = 0; i < N_LONG; i++)
-            sem_post(&may_go_on);
+    turn_key();
 }
 
 static void test_long(int n_threads)
@@ -149,7 +155,7 @@ static void test_long(int n_threads)
     struct job jobs[N_LONG + N_SHORT], *unwanted = &jobs[N_LONG - 1];
     check_begin("long jobs leave a thread of %d to the others", n_threads);
     begin(n_threads);
-    n_short_done = n_at_once = most_at_once = 0;
+    n_keys = n_at_once = most_at_once = 0;
     n_wanted = N_LONG + N_SHORT - 1;
     sem_init(&may_go_on, 0, 0);
     sem_init(&has_begun, 0, 0);
@@ -163,6 +169,7 @@ static void test_long(int n_threads)
     check(workers_take_back(workers, &unwanted->job));
     check(!workers_take_back(workers, &unwanted->job));
     check_int(workers_n_jobs(workers), n_wanted);
+    turn_key();
     check_int(loop_run(loop), 0);
     check_int(most_at_once, n_threads - 1);
     check_int(unwanted->n_worked, 0);
