@@ -52,7 +52,6 @@ static void on_up(void *user, const Stoa__Wire__Hello *hello)
     char host[80];
     f->n_blocks = hello->n_blocks;
     f->metrics.up = 1;
-    f->metrics.epoch = supervisor_epoch(f->supervisor);
     metrics_replica_starts(&f->metrics);
     if (!f->is_known) {
         snprintf(f->fingerprint, sizeof f->fingerprint, "%s", hello->numerics);

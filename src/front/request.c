@@ -160,24 +160,29 @@ static void observe_end(struct request *r)
         metrics_observe(m, HISTOGRAM_PER_TOKEN, (r->last_s - r->first_s) * r->n_choices / (r->n_tokens - r->n_choices));
 }
 
+static const char *kind_name(enum api_kind kind)
+{
+    return kind == API_CHAT ? "chat" : "completion";
+}
+
 /* One line, without what was said. */
-static void tell(const struct request *r, enum request_end end, int status)
+static void tell(const struct request *r, enum request_end end, int status, const char *why)
 {
     struct answer_usage usage = r->answer ? answer_usage(r->answer) : (struct answer_usage){ 0 };
     char first[32] = "-";
     if (r->first_s > 0)
         snprintf(first, sizeof first, "%.3f s", r->first_s - r->arrived_s);
-    log_info("%s %s %d %s%s: %zu bytes, %u choices, %u prompt tokens (%u cached), %u new, first after %s, %.3f s",
-             r->x ? http_request_id(r->x) : "(gone)", r->kind == API_CHAT ? "chat" : "completion", status, request_end_names[end],
+    log_info("%s %s %d %s%s: %zu bytes, %u choices, %u prompt tokens (%u cached), %u new, first after %s, %.3f s%s%s",
+             r->x ? http_request_id(r->x) : "(gone)", kind_name(r->kind), status, request_end_names[end],
              r->is_stream ? " stream" : "", r->n_body, r->n_choices, usage.prompt_tokens, usage.cached_tokens, r->n_tokens, first,
-             seconds_now() - r->arrived_s);
+             seconds_now() - r->arrived_s, why ? ": " : "", why ? why : "");
 }
 
 /* Forgets it, whatever it was at; the exchange is not touched. */
-static void request_end(struct request *r, enum request_end end, int status)
+static void request_end_for(struct request *r, enum request_end end, int status, const char *why)
 {
     struct front *f = r->front;
-    tell(r, end, status);
+    tell(r, end, status, why);
     f->metrics.ends[end]++;
     if (r->answer && end <= END_LENGTH) {
         observe_end(r);
@@ -197,12 +202,23 @@ static void request_end(struct request *r, enum request_end end, int status)
     front_request_ended(f);
 }
 
+static void request_end(struct request *r, enum request_end end, int status)
+{
+    request_end_for(r, end, status, NULL);
+}
+
+/* What the log may say: of a client's mistake the field, since the message may quote the client. */
+static const char *reason_to_tell(const struct api_error *error)
+{
+    return error->status >= 429 ? error->message : error->code ? error->code : error->param;
+}
+
 /* Before headers were sent. */
 static void refuse(struct request *r, enum request_end end, const struct api_error *error)
 {
     struct http_exchange *x = r->x;
     struct api_error copy = *error;
-    request_end(r, end, copy.status);
+    request_end_for(r, end, copy.status, reason_to_tell(&copy));
     front_answer_error(x, &copy);
 }
 
@@ -575,6 +591,9 @@ static void on_read(struct worker_job *job)
     uint32_t n_choices = r->api->n_prompts * r->api->n;
     if (f->is_draining) {
         refuse_for(r, 503, unready);
+    } else if (n_choices > f->options->max_queue) {
+        api_refuse(&r->error, "n", "%u answers are more than this server's queue of %u holds", n_choices, f->options->max_queue);
+        refuse(r, END_BAD_REQUEST, &r->error);
     } else if (!take_places(r, n_choices)) {
         refuse_for(r, 429, "too many requests are in work; try again");
     } else if (open_answer(r, n_choices) < 0) {
@@ -593,13 +612,19 @@ static uint64_t client_hash(const struct request *r)
     return hash;
 }
 
+static void refuse_at_once(struct front *f, struct http_exchange *x, enum api_kind kind, int status, const char *why)
+{
+    struct api_error error = front_error(status, why);
+    log_info("%s %s %d %s: %s", http_request_id(x), kind_name(kind), status, request_end_names[END_REFUSED], why);
+    f->metrics.ends[END_REFUSED]++;
+    front_answer_error(x, &error);
+}
+
 void request_begin(struct front *f, struct http_exchange *x, enum api_kind kind)
 {
     const char *unready = front_is_unready(f);
     if (unready || f->n_places >= f->options->max_queue) {
-        http_add_header(x, "Retry-After", unready ? "5" : "1");
-        http_answer_error(x, unready ? 503 : 429, unready ? unready : "too many requests are in work; try again");
-        f->metrics.ends[END_REFUSED]++;
+        refuse_at_once(f, x, kind, unready ? 503 : 429, unready ? unready : "too many requests are in work; try again");
         return;
     }
     struct request *r = calloc(1, sizeof *r);

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/discard.h"
 #include "base/log.h"
+#include "text/json_out.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,11 +65,15 @@ const char *front_is_unready(const struct front *f)
 
 static void answer_state(struct http_exchange *x, const char *why)
 {
-    char body[256];
-    int n = why ? snprintf(body, sizeof body, "{\"status\": \"unavailable\", \"reason\": \"%s\"}\n", why)
-                : snprintf(body, sizeof body, "{\"status\": \"ok\"}\n");
+    struct buffer body = { 0 };
+    struct json_out j = { .to = &body };
+    json_object(&j, NULL);
+    json_text(&j, "status", why ? "unavailable" : "ok");
+    if (why)
+        json_text(&j, "reason", why);
+    json_end_object(&j);
     http_add_header(x, "Cache-Control", "no-store");
-    http_answer(x, why ? 503 : 200, "application/json", body, (size_t)n);
+    http_answer_buffer(x, why ? 503 : 200, "application/json", &body);
 }
 
 static void handle_live(struct http_exchange *x, void *user)
@@ -94,6 +99,7 @@ static void handle_metrics(struct http_exchange *x, void *user)
     struct buffer body = { 0 };
     f->metrics.loop_worst_s = loop_worst_ms(f->loop) / 1000;
     f->metrics.connections = http_server_n_connections(f->http);
+    f->metrics.epoch = supervisor_epoch(f->supervisor);
     metrics_write(&f->metrics, &body);
     http_answer_buffer(x, 200, "text/plain; version=0.0.4; charset=utf-8", &body);
 }
@@ -118,7 +124,9 @@ static void handle_model(struct http_exchange *x, void *user)
     if (!f->is_known) {
         unavailable(x, supervisor_says(f->supervisor));
     } else if (strcmp(http_path_rest(x), f->model.name)) {
-        http_answer_error(x, 404, "there is no such model here: see /v1/models");
+        struct api_error error = front_error(404, "there is no such model here: see /v1/models");
+        error.code = "model_not_found";
+        front_answer_error(x, &error);
     } else {
         api_model(&body, &f->model, http_path_rest(x));
         answer_json(x, &body);
@@ -269,5 +277,5 @@ void front_answered(struct http_exchange *x, const struct http_route *route, int
     struct front *f = user;
     metrics_count_http(&f->metrics, route ? route->path : "none", status);
     if (is_told(route, status))
-        log_info("%s %s %s %d", http_request_id(x), http_method(x), route ? route->path : "(no route)", status);
+        log_info("%s %s %.100s %d", http_request_id(x), http_method(x), route ? route->path : http_path(x) ? http_path(x) : "(no path)", status);
 }

@@ -59,7 +59,7 @@ struct supervisor {
     bool may_end_itself;            /* it has hung up: who watches its ranks is about to say which of them died */
     struct rank { pid_t pid; uint64_t start_time; bool is_here; } *ranks;       /* of the present Hello */
     size_t n_ranks;
-    char why[256];
+    char why[256], says[384];
 };
 
 static void die(struct supervisor *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -448,13 +448,15 @@ bool supervisor_is_up(const struct supervisor *s)
     return s->state == UP;
 }
 
-const char *supervisor_says(const struct supervisor *s)
+const char *supervisor_says(struct supervisor *s)
 {
     if (s->state == UP)
         return "the replica is up";
     if (!s->why[0])
         return "the replica is loading the model";
-    return s->state == STARTING ? "the replica is starting again" : "the replica is dead and will be started again";
+    snprintf(s->says, sizeof s->says, "%s; the last one died: %s",
+             s->state == STARTING ? "the replica is starting again" : "the replica is dead and will be started again", s->why);
+    return s->says;
 }
 
 uint64_t supervisor_epoch(const struct supervisor *s)

@@ -50,7 +50,7 @@ void supervisor_child(struct supervisor *s);
 void supervisor_stop(struct supervisor *s);
 
 bool supervisor_is_up(const struct supervisor *s);
-const char *supervisor_says(const struct supervisor *s);            /* what it is doing, for people */
+const char *supervisor_says(struct supervisor *s);            /* what it is doing, for people */
 uint64_t supervisor_epoch(const struct supervisor *s);
 /* As wire_client_send(); ERR_PEER while there is no replica. */
 int supervisor_send(struct supervisor *s, Stoa__Wire__Frame *frame);

@@ -5,6 +5,7 @@ Most of it is waiting, so what needs no other's quiet runs side by side, each wi
 long_chaos.py has more of it on a real one.
 """
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -380,7 +381,11 @@ def places():
             t.check(f"{name}: two more are too many", r.status == 429 and r.headers["retry-after"] and r.error["type"] == "rate_limit_error", r)
             with s.stream(COMPLETE, ANSWER) as fourth:
                 t.equal(f"{name}: one more is not", fourth.response.status, 200)
+            r = s.complete("a", 1, n=5)
+            t.check(f"{name}: five will never be served", r.status == 400 and r.error["param"] == "n", r)
             t.equal(f"{name}: it is ready all the time", s.status("/ready"), 200)
+        why = (r"completion 429 refused.*: too many requests", r"completion 400 bad_request.*: n$")
+        t.check(f"{name}: the log says why", s.wait_for(lambda: all(any(re.search(w, x.strip()) for x in s.log) for w in why), 10), s.log[-5:])
         t.check(f"{name}: then there is room for four", s.wait_for(lambda: s.complete("a", 1, n=4).status == 200, 10))
         t.check(f"{name}: what was refused is counted", metric(s, 'stoa_requests_total{end="refused"}') >= 1)
 
