@@ -130,8 +130,10 @@ static int replica(int argc, char **argv)
     struct wire_server_options options = { value_of(argc, argv, "--listen"), epoch, &hello };
     if (wire_server_open(&server, &options) < 0)
         return 9;
-    if (!strcmp(does, "dies when it is told") && wire_server_take(server, 30000))
+    if (!strcmp(does, "dies when it is told")) {
+        wire_event_free(wire_server_take(server, 30000));
         return 7;
+    }
     for (int turn = 0; turn < 600; turn++) {
         bool is_stuck = !strcmp(does, "is stuck") && is_first && turn > 3;
         if (strcmp(does, "has measured nothing") && !is_stuck)
