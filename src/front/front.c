@@ -230,6 +230,5 @@ int front_run(const struct front_options *options)
         f.code = err;
     f.is_over = true;
     close_all(&f);
-    pthread_sigmask(SIG_SETMASK, &f.old_signals, NULL);
     return f.code;
 }

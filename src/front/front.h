@@ -18,7 +18,8 @@ struct front_options {
 };
 
 /* Serves until a signal or a first start that fails; no process of it is left then.  The exit code, or a negative error when
- * nothing has been started.  Call it before the process has threads. */
+ * nothing has been started.  Call it before the process has threads, and end the process after it: signals that would end it stay
+ * blocked, so that one more of them does not take the place of the exit code. */
 int front_run(const struct front_options *options);
 
 #endif

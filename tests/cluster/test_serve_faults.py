@@ -309,6 +309,19 @@ def drain_at_once(layout):
             t.check(f"{name}: it ends soon", took is not None and took < ALLOWED_S, took)
 
 
+def drain_impatient(layout):
+    """Signals go on coming until there is no process: one that comes last of all must not be what ends it."""
+    for name, s, _ in served("drain: signals without end", layout, *ONE):
+        with s.stream(COMPLETE, LONG) as stream:
+            stream.events(2)
+            end = time.monotonic() + ALLOWED_S
+            while s.process.poll() is None and time.monotonic() < end:
+                s.process.send_signal(TERM)
+                s.process.send_signal(signal.SIGINT)
+                time.sleep(0.0005)
+        s.end(name)
+
+
 def drain_idle(layout):
     for name, s, _ in served("drain: idle", layout):
         s.process.send_signal(TERM)
@@ -317,7 +330,8 @@ def drain_idle(layout):
 
 
 def test_ends():
-    t.side_by_side(lambda case: case[0](case[1]), [(end, layout) for end in (drain, drain_at_once, drain_idle, the_front_is_killed) for layout in LAYOUTS])
+    t.side_by_side(lambda case: case[0](case[1]), [(end, layout) for end in (drain, drain_at_once, drain_impatient, drain_idle, the_front_is_killed)
+                                                        for layout in LAYOUTS])
 
 
 # ---- streams ----
