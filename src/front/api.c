@@ -184,11 +184,13 @@ static int read_bias(struct api_reader *r, struct api_request *q)
     return 0;
 }
 
+#define LEAST_TEMPERATURE 1e-6          /* the sampler's; below it the largest logit is picked, as at 0 */
+
 static int read_sampling(struct api_reader *r, struct api_request *q)
 {
     const struct api_fields *f = &r->fields;
     q->n = (uint32_t)f->n;
-    q->temperature = (float)f->temperature;
+    q->temperature = f->temperature < LEAST_TEMPERATURE ? 0 : (float)f->temperature;
     q->top_p = (float)f->top_p;
     q->min_p = (float)f->min_p;
     q->top_k = f->top_k < 0 ? 0 : (uint32_t)f->top_k;

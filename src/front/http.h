@@ -65,8 +65,8 @@ struct http_options {
 
 /* Listens on every address of the host's name and accepts from now on; routes and strings are borrowed until it is closed.
  * ERR_USAGE for an address that is none or taken.  Raises the process's limit of open files as far as it may; where that allows fewer
- * connections, fewer are held.  One beyond takes the place of one that has no request to answer; where all have, it is answered 503
- * and closed. */
+ * connections, fewer are held.  One beyond takes the place of one that has no request to answer, and has rested or been slow to ask;
+ * where there is none, it is answered 503 and closed. */
 int http_server_open(struct http_server **out, struct loop *loop, const struct http_options *options);
 uint16_t http_server_port(const struct http_server *server);
 uint32_t http_server_n_connections(const struct http_server *server);

@@ -55,7 +55,7 @@ bool http_connection_give_up_one(struct http_server *server)
 {
     struct connection *resting = server->resting.first, *speaking = server->speaking.first;
     bool is_slow = speaking && loop_now_ms(server->loop) - speaking->since_ms >= HTTP_SLOW_MS;
-    struct connection *c = resting && !is_slow ? resting : speaking;
+    struct connection *c = is_slow ? speaking : resting;         /* who has just come may be about to ask: newcomers do not push each other out */
     if (c)
         http_connection_close(c);
     return c;

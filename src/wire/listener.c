@@ -50,7 +50,7 @@ static int bind_path(struct listener *l)
     int error = errno;
     if (folder >= 0)
         close(folder);
-    return failed ? error_set(ERR_USAGE, "unix:%s: %s", path, strerror(error)) : 0;
+    return failed ? error_set(error == ENOSPC || error == ENOMEM ? ERR_FAILED : ERR_USAGE, "unix:%s: %s", path, strerror(error)) : 0;
 }
 
 /* ---- a port ---- */

@@ -320,6 +320,7 @@ static void test_requests(void)
         { PROMPT("\"hi\""), "tiny" },
         { CHAT("\"model\":\"org/Some-model_1.5:q4@x+y\""), "org/Some-model_1.5:q4@x+y" },
         { CHAT("\"max_tokens\":5"), "tiny max=5" },
+        { CHAT("\"temperature\":1e-30"), "tiny temperature=0" },
         { CHAT("\"max_tokens\":5,\"max_completion_tokens\":6"), "tiny max=6" },
         { CHAT("\"max_tokens\":5e0"), "tiny max=5" },
         { CHAT("\"max_tokens\":1000"), "tiny" },

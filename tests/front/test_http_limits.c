@@ -148,17 +148,25 @@ static void test_resting_give_way(void)
 static void test_slow_heads(void)
 {
     static const char *const says[PLACES] = { "G", "GET /", "GET / HTTP/1.1\r\n", GET("/") "A: b", "P", "POST /echo", GET("/never"), "" };
-    int fd[3 * PLACES];
+    int fd[PLACES + PLACES / 2];
     begin_full(fd, says, PLACES);
-    check_begin("%d connections with half a head, and %d places", 3 * PLACES, PLACES);
-    for (int i = PLACES; i < 3 * PLACES; i++) {
+    check_begin("who has just come keeps his place, and one more is told");
+    char *got = ask(GET("/hello") "\r\n");
+    check(!strncmp(got, "HTTP/1.1 503 Service Unavailable", 32));
+    has(got, "\r\nRetry-After: ");
+    free(got);
+    for (int i = 0; i < PLACES - 2; i++)
+        check(is_open(fd[i]));
+    nap_ms(1100);
+    check_begin("half a head for a second: others get the places");
+    for (int i = PLACES; i < PLACES + PLACES / 2; i++) {
         fd[i] = dial();
         say(fd[i], "GET /live HT");
         asks_and_is_answered();
     }
     on_loop(count_connections);
     check(n_connections <= PLACES);
-    for (int i = 0; i < 3 * PLACES; i++)
+    for (int i = 0; i < PLACES + PLACES / 2; i++)
         close(fd[i]);
     connections_come_to(0);
     end();
