@@ -1,6 +1,7 @@
 """A job of stoa seen from outside: its processes are known by a mark in their environment, so that other jobs of this machine do
 not matter."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,6 +54,8 @@ class Job:
             except ProcessLookupError:
                 pass
         self.process.wait()
+        for name in self.segments():        # of a guard that was killed as well
+            shutil.rmtree(f"/dev/shm/{name}", ignore_errors=True)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream:
                 stream.close()
