@@ -11,12 +11,15 @@ prints its name and values and the program goes on.
 import functools
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 import traceback
 
+# A shell's "&" has it ignored, and what is started here would ignore it too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 STOA = os.path.abspath(os.environ.get("STOA") or os.path.join(ROOT, "stoa"))
 CACHE = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
