@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """test_exact.py at length, for scripts/check-long: all pairs of every value over every tiny model, every layout of mixtures, five
 times as many mixes on SmolLM2, 8 ranks and 512 tokens on it, each value of each axis once on every kind of model, and mixes on
-the other real models."""
+the other real models.
+
+Runs alone: up to 8 ranks are slow enough on two cores without a neighbour."""
 import os
 import sys
 
