@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from clients import CHAT, COMPLETE, SLOW_S, Held, ask, at_once, for_seconds, is_idle, some_words
 from server import Server, Stream, t
 
-SECONDS = float(os.environ.get("STOA_LOAD_S") or 30)
+SECONDS = float(os.environ.get("STOA_LOAD_S") or 120)
 N_CLIENTS, N_AGAIN = 64, 64
 SHORT = (("tp=1", 1, 10000, 2000), ("tp=2", 2, 3000, 1000))     # layout, ranks, requests, those after which memory is flat
 SLACK_KB = 8                # two pages: of 1.5 MB 1 % is hardly four
