@@ -41,25 +41,6 @@ int api_refuse_as_told(struct api_error *error, int code, const char *param)
     return code == ERR_NO_MEMORY ? api_no_memory(error) : api_refuse(error, param, "%s", error_text());
 }
 
-int api_reader_open(struct api_reader *reader, enum api_kind kind, const struct api_model *model, const char *body, size_t n_bytes,
-                    struct api_error *error)
-{
-    struct template_value tree;
-    *reader = (struct api_reader){ .model = model, .kind = kind, .error = error };
-    int err = json_read(&reader->tree, body, n_bytes, &tree);
-    if (err < 0)
-        return api_refuse_as_told(error, err, NULL);
-    return api_fields_read(&reader->fields, kind, model->strict, &tree, error);
-}
-
-static char *copy_bytes(struct arena *arena, const char *bytes, size_t n_bytes)
-{
-    char *copy = arena_alloc(arena, n_bytes + 1);
-    return copy ? memcpy(copy, bytes, n_bytes) : NULL;
-}
-
-/* ---- names ---- */
-
 /* Letters, digits and what names of models have between them; parts between slashes are not empty and begin with no dot. */
 static bool is_plain_name(const char *name, size_t n)
 {
@@ -74,12 +55,36 @@ static bool is_plain_name(const char *name, size_t n)
     return !begins;
 }
 
+static int check_model(const struct template_value *model, struct api_error *error)
+{
+    if (!model || is_plain_name(model->text.bytes, model->text.n_bytes))
+        return 0;
+    return api_refuse(error, "model", "model must be a plain name: letters, digits and -_.:+@ with / between");
+}
+
+int api_reader_open(struct api_reader *reader, enum api_kind kind, const struct api_model *model, const char *body, size_t n_bytes,
+                    struct api_error *error)
+{
+    struct template_value tree;
+    *reader = (struct api_reader){ .model = model, .kind = kind, .error = error };
+    int err = json_read(&reader->tree, body, n_bytes, &tree);
+    if (err < 0)
+        return api_refuse_as_told(error, err, NULL);
+    err = api_fields_read(&reader->fields, kind, model->strict, &tree, error);
+    return err < 0 ? err : check_model(reader->fields.model, error);
+}
+
+static char *copy_bytes(struct arena *arena, const char *bytes, size_t n_bytes)
+{
+    char *copy = arena_alloc(arena, n_bytes + 1);
+    return copy ? memcpy(copy, bytes, n_bytes) : NULL;
+}
+
+/* ---- names ---- */
 static int read_names(struct api_reader *r, struct api_request *q)
 {
     const struct api_fields *f = &r->fields;
     const struct template_value *model = f->model;
-    if (model && !is_plain_name(model->text.bytes, model->text.n_bytes))
-        return api_refuse(r->error, "model", "model must be a plain name: letters, digits and -_.:+@ with / between");
     q->model = model ? copy_bytes(q->arena, model->text.bytes, model->text.n_bytes) : r->model->name;
     if (f->cache_salt) {
         q->n_cache_salt = f->cache_salt->text.n_bytes;

@@ -59,7 +59,7 @@ const struct api_field api_fields[] = {
     ANY("stop", BOTH, stop, "'oneOf': [{'type': 'string', 'minLength': 1, 'maxLength': 1024}, {'type': 'array', 'maxItems': 16, "
                 "'items': {'type': 'string', 'minLength': 1, 'maxLength': 1024}}]"),
     BOOL("stream", BOTH, stream),
-    OBJECT("stream_options", BOTH, stream_options, "'type': 'object', 'properties': {'include_usage': {'type': 'boolean'}}"),
+    OBJECT("stream_options", BOTH, stream_options, "'type': 'object', 'properties': {'include_usage': {'type': ['boolean', 'null']}}"),
     NUMBER("temperature", BOTH, temperature, 0, 2),
     NUMBER("top_p", BOTH, top_p, 1e-6, 1),
     TEXT("reasoning_effort", TEMPLATED, reasoning_effort, 0, 32),
