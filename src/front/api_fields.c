@@ -19,7 +19,7 @@
 
 #define AT(field) offsetof(struct api_fields, field)
 #define MOST_TOKENS 2147483647.0
-#define ANY_SEED 9223372036854774784.0          /* the largest double that is an int64_t */
+#define ANY_SEED 0x1p63                         /* what an int64_t holds; a double has not its last digits, so the description has words for it */
 
 #define IDS "'type': 'array', 'items': {'$ref': '#/components/schemas/TokenId'}"
 
@@ -55,7 +55,8 @@ const struct api_field api_fields[] = {
     INTEGER("best_of", COMPLETION, best_of, 1, API_MAX_CHOICES),
     BOOL("echo", COMPLETION, echo),
     OFF("suffix", COMPLETION, 0, ""),
-    INTEGER("seed", BOTH, seed, -ANY_SEED, ANY_SEED),
+    { PUT("seed", BOTH, FIELD_INTEGER, seed), .low = -ANY_SEED, .high = ANY_SEED,
+      .schema = "'type': 'integer', 'minimum': -9223372036854775808, 'maximum': 9223372036854775807" },
     ANY("stop", BOTH, stop, "'oneOf': [{'type': 'string', 'minLength': 1, 'maxLength': 1024}, {'type': 'array', 'maxItems': 16, "
                 "'items': {'type': 'string', 'minLength': 1, 'maxLength': 1024}}]"),
     BOOL("stream", BOTH, stream),

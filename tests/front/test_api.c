@@ -133,6 +133,7 @@ static void test_refusals(void)
         { CHAT("\"n\":\"2\""), "400 - n: n must be an integer" },
         { CHAT("\"top_k\":-2"), "400 - top_k: top_k must be between -1 and 2147483647" },
         { CHAT("\"seed\":18446744073709551615"), "400 - seed: seed must be an integer" },
+        { CHAT("\"seed\":9223372036854775808"), "400 - seed: seed must be an integer" },
         { CHAT("\"min_tokens\":9,\"max_tokens\":8"), "400 - min_tokens: min_tokens is more than max_tokens" },
         { CHAT("\"stream\":\"true\""), "400 - stream: stream must be true or false" },
         { CHAT("\"stream_options\":{\"include_usage\":1}"), "400 - stream_options.include_usage: stream_options.include_usage must be true "
@@ -338,6 +339,7 @@ static void test_requests(void)
         { CHAT("\"repeat_penalty\":1.5,\"repeat_last_n\":-1"), "tiny repetition=1.5" },
         { CHAT("\"seed\":0"), "tiny seed=0" },
         { CHAT("\"seed\":-7"), "tiny seed=-7" },
+        { CHAT("\"seed\":9223372036854775807"), "tiny seed=9.22337e+18" },
         { CHAT("\"seed\":null"), "tiny" },
         { CHAT("\"n\":3,\"priority\":-5,\"cache_salt\":\"s\""), "tiny n=3 priority=-5 salt=s" },
         { COMPLETION("\"n\":3,\"best_of\":3"), "tiny n=3" },
