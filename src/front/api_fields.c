@@ -19,7 +19,7 @@
 
 #define AT(field) offsetof(struct api_fields, field)
 #define MOST_TOKENS 2147483647.0
-#define ANY_SEED 0x1p63                         /* what an int64_t holds; a double has not its last digits, so the description has words for it */
+#define ANY_SEED 0x1p63                         /* int64_t; a double lacks its last digits, so the description has words for it */
 
 #define IDS "'type': 'array', 'items': {'$ref': '#/components/schemas/TokenId'}"
 
