@@ -176,18 +176,16 @@ def is_idle(server):
     return m["vllm:num_requests_running"] == 0 and m["vllm:num_requests_waiting"] == 0
 
 
-class Watch:
-    """Looks at /ready all the time; `with` ends it."""
+class Looking:
+    """look() again and again, on a thread; `with` ends it."""
 
     def __init__(self, server):
-        self.server, self.seen, self.is_over = server, [], threading.Event()
-        self.thread = threading.Thread(target=self.look)
+        self.server, self.is_over = server, threading.Event()
+        self.thread = threading.Thread(target=self.look_on)
 
-    def look(self):
+    def look_on(self):
         while not self.is_over.is_set():
-            at = time.monotonic()
-            self.seen.append((at, self.server.status("/ready")))
-            time.sleep(0.02)
+            self.look()
 
     def __enter__(self):
         self.thread.start()
@@ -196,6 +194,19 @@ class Watch:
     def __exit__(self, *exception):
         self.is_over.set()
         self.thread.join()
+
+
+class Watch(Looking):
+    """At /ready, 50 times a second."""
+
+    def __init__(self, server):
+        super().__init__(server)
+        self.seen = []
+
+    def look(self):
+        at = time.monotonic()
+        self.seen.append((at, self.server.status("/ready")))
+        time.sleep(0.02)
 
     def first(self, status, since, seconds):
         """When it was first seen after that moment, in seconds after it; None: not within that time."""

@@ -7,12 +7,11 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gguf_bytes
-from clients import CHAT, COMPLETE, ask, at_once, is_idle, resident_kb
+from clients import CHAT, COMPLETE, Looking, ask, at_once, is_idle, resident_kb
 from server import ready, t
 
 MODEL = "tiny-q8_0"
@@ -213,26 +212,17 @@ def test_ends_are_counted():
         t.equal("MO-02: each is counted once", ends, {"stop": 0, "length": 3, "abort": 2, "error": 1, "bad_request": 1, "refused": 0})
 
 
-class Scraped:
-    """Looks at /metrics all the time; `with` ends it.  What fell is in `fell`."""
+class Scraped(Looking):
+    """At /metrics; what fell is in `fell`."""
 
     def __init__(self, server):
-        self.server, self.is_over, self.n, self.fell, self.last = server, threading.Event(), 0, [], {}
-        self.thread = threading.Thread(target=self.look)
+        super().__init__(server)
+        self.n, self.fell, self.last = 0, [], {}
 
     def look(self):
-        while not self.is_over.is_set():
-            now = {k: v for k, v in self.server.metrics().items() if k.split("{")[0].endswith(("_total", "_bucket", "_count", "_sum"))}
-            self.fell += [(k, v, now.get(k)) for k, v in self.last.items() if now.get(k, -1) < v]
-            self.last, self.n = now, self.n + 1
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *exception):
-        self.is_over.set()
-        self.thread.join()
+        now = {k: v for k, v in self.server.metrics().items() if k.split("{")[0].endswith(("_total", "_bucket", "_count", "_sum"))}
+        self.fell += [(k, v, now.get(k)) for k, v in self.last.items() if now.get(k, -1) < v]
+        self.last, self.n = now, self.n + 1
 
 
 def begin_many(s, n, r):
