@@ -13,6 +13,9 @@
 #define DIV_UP(a, b) (((a) + (b) - 1) / (b))
 #define ROUND_UP(a, b) (DIV_UP(a, b) * (b))
 
+/* The struct of that type whose member is at pointer. */
+#define CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+
 #define CACHE_LINE 64
 
 #endif

@@ -96,7 +96,7 @@ static void stop(struct front *f)
 
 static void on_flushed(struct timer *timer)
 {
-    stop((struct front *)((char *)timer - offsetof(struct front, drain)));
+    stop(CONTAINER_OF(timer, struct front, drain));
 }
 
 /* New connections are answered, with 503, until all requests have ended. */
@@ -122,7 +122,7 @@ static void fail_all(struct front *f)
 
 static void on_patience_over(struct timer *timer)
 {
-    struct front *f = (struct front *)((char *)timer - offsetof(struct front, drain));
+    struct front *f = CONTAINER_OF(timer, struct front, drain);
     fail_all(f);
     if (f->drain.due != on_flushed)
         flush_sockets(f);
@@ -145,7 +145,7 @@ static void end_now(struct front *f)
 
 static void on_signal(struct watch *watch, uint32_t events)
 {
-    struct front *f = (struct front *)((char *)watch - offsetof(struct front, signals));
+    struct front *f = CONTAINER_OF(watch, struct front, signals);
     struct signalfd_siginfo info;
     (void)events;
     while (read(watch->fd, &info, sizeof info) == sizeof info)

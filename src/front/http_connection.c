@@ -336,7 +336,7 @@ void http_connection_step(struct connection *c)
 
 static void deadline_is_over(struct timer *timer)
 {
-    struct connection *c = (struct connection *)((char *)timer - offsetof(struct connection, timer));
+    struct connection *c = CONTAINER_OF(timer, struct connection, timer);
     if (c->state == CONNECTION_HEAD || c->state == CONNECTION_BODY)
         refuse(c, 408, "the request came too slowly");
     else
@@ -372,7 +372,7 @@ static void unlist(struct connection *c)
 
 void http_connections_step(struct timer *timer)
 {
-    struct http_server *server = (struct http_server *)((char *)timer - offsetof(struct http_server, step));
+    struct http_server *server = CONTAINER_OF(timer, struct http_server, step);
     put(&server->stepping, server->listed);     /* what is listed meanwhile waits for the next turn */
     server->listed = NULL;
     while (server->stepping) {

@@ -249,13 +249,13 @@ static void give_to_worker(struct request *r, void (*work)(struct worker_job *),
 
 static void write_whole(struct worker_job *job)
 {
-    struct request *r = (struct request *)((char *)job - offsetof(struct request, job));
+    struct request *r = CONTAINER_OF(job, struct request, job);
     answer_whole(r->answer, &r->whole);
 }
 
 static void on_written(struct worker_job *job)
 {
-    struct request *r = (struct request *)((char *)job - offsetof(struct request, job));
+    struct request *r = CONTAINER_OF(job, struct request, job);
     struct http_exchange *x = r->x;
     struct http_server *http = r->front->http;
     struct buffer whole = r->whole;
@@ -337,7 +337,7 @@ static void fill(struct buffer *out, void *user)
 
 static void on_quiet(struct timer *timer)
 {
-    struct request *r = (struct request *)((char *)timer - offsetof(struct request, keep_alive));
+    struct request *r = CONTAINER_OF(timer, struct request, keep_alive);
     int64_t now = loop_now_ms(r->front->loop), quiet_ms = 1000 * (int64_t)r->front->options->keep_alive_s, due = r->sent_ms + quiet_ms;
     bool is_due = due <= now;
     timer_set(r->front->loop, timer, is_due ? now + quiet_ms : due);
@@ -514,7 +514,7 @@ void requests_fail(struct front *f, const struct api_error *error)
 /* ---- the beginning ------------------------------------------------------------------------------------------------------- */
 static void read_body(struct worker_job *job)
 {
-    struct request *r = (struct request *)((char *)job - offsetof(struct request, job));
+    struct request *r = CONTAINER_OF(job, struct request, job);
     r->is_bad = api_read(&r->api, r->kind, &r->front->model, r->body ? r->body : "", r->n_body, &r->error) < 0;
     discard_now(r->body, r->n_body);
     r->body = NULL;
@@ -575,7 +575,7 @@ static void tell_oddities(struct request *r)
 /* READING to WAITING, or an end. */
 static void on_read(struct worker_job *job)
 {
-    struct request *r = (struct request *)((char *)job - offsetof(struct request, job));
+    struct request *r = CONTAINER_OF(job, struct request, job);
     struct front *f = r->front;
     const char *unready = front_is_unready(f);
     r->is_with_worker = false;

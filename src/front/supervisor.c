@@ -334,7 +334,7 @@ static void on_end(void *user, const char *why)
 
 static void on_ready(struct watch *watch, uint32_t events)
 {
-    struct supervisor *s = (struct supervisor *)((char *)watch - offsetof(struct supervisor, watch));
+    struct supervisor *s = CONTAINER_OF(watch, struct supervisor, watch);
     wire_client_ready(s->client, events);
     if (s->client)
         watch_change(s->options.loop, &s->watch, wire_client_events(s->client));
@@ -396,7 +396,7 @@ static void look_for_sign(struct supervisor *s)
 
 static void on_time(struct timer *timer)
 {
-    struct supervisor *s = (struct supervisor *)((char *)timer - offsetof(struct supervisor, timer));
+    struct supervisor *s = CONTAINER_OF(timer, struct supervisor, timer);
     switch (s->state) {
     case STARTING:
         connect_now(s);

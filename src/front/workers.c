@@ -30,7 +30,7 @@ struct workers {
 
 static void give_back(struct loop_job *back)
 {
-    struct worker_job *job = (struct worker_job *)((char *)back - offsetof(struct worker_job, back));
+    struct worker_job *job = CONTAINER_OF(back, struct worker_job, back);
     job->workers->n_jobs--;
     job->done(job);
 }

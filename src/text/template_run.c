@@ -239,7 +239,7 @@ static int bind_parameters(struct template_run *run, const struct template_node 
         if (i < arguments->list.list->n) {
             value = arguments->list.list->items[i];
         } else if (found) {
-            size_t at = (size_t)((struct template_entry *)(void *)((char *)found - offsetof(struct template_entry, value)) - map->entries);
+            size_t at = (size_t)(CONTAINER_OF(found, struct template_entry, value) - map->entries);
             value = *found;
             memmove(map->entries + at, map->entries + at + 1, (map->n - at - 1) * sizeof *map->entries);
             map->n--;
