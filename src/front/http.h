@@ -87,7 +87,7 @@ const char *http_body(const struct http_exchange *x, size_t *n_bytes);     /* un
 char *http_take_body(struct http_exchange *x, size_t *n_bytes);
 void http_give_back(struct http_server *server, char *bytes, size_t n_bytes);
 const char *http_request_id(const struct http_exchange *x);     /* the client's x-request-id when it is plain and short, else one of ours */
-const char *http_client_address(const struct http_exchange *x);
+const char *http_client_address(const struct http_exchange *x);  /* without its port; of an IPv6 one its network, /64 */
 struct http_server *http_exchange_server(const struct http_exchange *x);
 int64_t http_begun_ms(const struct http_exchange *x);           /* when its head was there, of the loop's clock */
 uint64_t http_n_sent(const struct http_exchange *x);            /* bytes of the answer, its head too, that the socket has taken */

@@ -32,10 +32,18 @@ static void listen_for(struct http_server *server, uint32_t events)
 
 static void accept_again(struct timer *timer)
 {
-    listen_for((struct http_server *)((char *)timer - offsetof(struct http_server, accept_again)), EPOLLIN);
+    listen_for(CONTAINER_OF(timer, struct http_server, accept_again), EPOLLIN);
 }
 
-static void take_client(struct http_server *server, int fd, const struct sockaddr_storage *from, socklen_t n_from)
+/* Of an IPv6 address the network stays, 64 bits: whoever has one has all of its addresses. */
+static void forget_host(struct sockaddr_storage *address)
+{
+    struct in6_addr *ip = &((struct sockaddr_in6 *)address)->sin6_addr;
+    if (address->ss_family == AF_INET6 && !IN6_IS_ADDR_V4MAPPED(ip))
+        memset(ip->s6_addr + 8, 0, 8);
+}
+
+static void take_client(struct http_server *server, int fd, struct sockaddr_storage *from, socklen_t n_from)
 {
     char address[INET6_ADDRSTRLEN] = "";
     bool is_too_many = server->n_connections >= server->most_connections && !http_connection_give_up_one(server);
@@ -43,6 +51,7 @@ static void take_client(struct http_server *server, int fd, const struct sockadd
         close(fd);
         return;
     }
+    forget_host(from);
     getnameinfo((const struct sockaddr *)from, n_from, address, sizeof address, NULL, 0, NI_NUMERICHOST);
     bool is_mapped = !strncmp(address, "::ffff:", 7) && strchr(address, '.');
     http_connection_open(server, fd, address + (is_mapped ? 7 : 0), is_too_many);
@@ -161,7 +170,7 @@ static int listen_at_all(struct http_server *server, const char *host)
 /* ---- memory ---- */
 static void discard_more(struct timer *timer)
 {
-    struct http_server *server = (struct http_server *)((char *)timer - offsetof(struct http_server, discarding));
+    struct http_server *server = CONTAINER_OF(timer, struct http_server, discarding);
     if (discard_step(&server->discard))
         timer_set(server->loop, timer, loop_now_ms(server->loop));
 }
