@@ -4,9 +4,10 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
-static bool is_silent, never_waits;
+static bool is_silent, never_waits, tells_time;
 static atomic_uint n_lost;
 
 /* False: the line is left out.  A pipe that is ready takes one as long as ours whole. */
@@ -19,20 +20,36 @@ static bool may_print(void)
     return may;
 }
 
+enum { TIME_ROOM = 48 };
+
+/* "2026-12-01T03:00:07.250Z ", or nothing. */
+static const char *time_now(char out[TIME_ROOM])
+{
+    struct timespec now;
+    struct tm day;
+    out[0] = '\0';
+    if (tells_time && clock_gettime(CLOCK_REALTIME, &now) == 0 && gmtime_r(&now.tv_sec, &day)) {
+        size_t n = strftime(out, TIME_ROOM, "%Y-%m-%dT%H:%M:%S", &day);
+        snprintf(out + n, TIME_ROOM - n, ".%03ldZ ", now.tv_nsec / 1000000);
+    }
+    return out;
+}
+
 /* One write, so that lines of several processes do not mix. */
 static void print(const char *prefix, const char *format, va_list args)
 {
-    char line[1024], lost[80] = "";
+    char line[1024], lost[80 + TIME_ROOM] = "", at[TIME_ROOM];
     if (!may_print())
         return;
     unsigned n = atomic_exchange(&n_lost, 0);
+    time_now(at);
     if (n)
-        snprintf(lost, sizeof lost, "stoa: warning: nobody read the log: %u lines are lost\n", n);
+        snprintf(lost, sizeof lost, "%sstoa: warning: nobody read the log: %u lines are lost\n", at, n);
     vsnprintf(line, sizeof line, format, args);
     for (char *c = line; *c; c++)       /* names from files may hold anything */
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
-    fprintf(stderr, "%sstoa: %s%s\n", lost, prefix, line);
+    fprintf(stderr, "%s%sstoa: %s%s\n", lost, at, prefix, line);
 }
 
 void log_warning(const char *format, ...)
@@ -69,4 +86,9 @@ void log_silence(bool silent)
 void log_never_waits(void)
 {
     never_waits = true;
+}
+
+void log_tells_time(void)
+{
+    tells_time = true;
 }

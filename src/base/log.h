@@ -14,5 +14,7 @@ void log_silence(bool silent);
 /* For a process that others wait for: a line is left out while the reader of standard error does not take it, and how many were is
  * said later. */
 void log_never_waits(void);
+/* For a process that runs for days: every line begins with the time, UTC, as in "2026-12-01T03:00:07.250Z stoa: ...". */
+void log_tells_time(void);
 
 #endif

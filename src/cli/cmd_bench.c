@@ -308,5 +308,5 @@ const struct command command_bench = {
     "bench", "MODEL [FLAGS]", "measures prefill and decode",
     "Tests take turns, so that a change of the machine's mood meets all of them.\n\n"
     "  stoa bench model.gguf --batch 1,4,16 --json",
-    OPTIONS_COMPUTE | OPTIONS_BENCH | OPTIONS_JSON, 1, 1, run,
+    OPTIONS_COMPUTE | OPTIONS_HOSTS | OPTIONS_BENCH | OPTIONS_JSON, 1, 1, run,
 };

@@ -299,5 +299,5 @@ const struct command command_logits = {
     "threads, chunk, batch and instruction set: so two runs can be compared by one line.\n\n"
     "  stoa logits model.gguf -p \"The capital of France is\"\n"
     "  stoa logits model.gguf -p \"The capital of France is\" --all --layout pp=2,tp=2 --json",
-    OPTIONS_COMPUTE | OPTIONS_PROMPT | OPTIONS_LOGITS | OPTIONS_JSON, 1, 1, run,
+    OPTIONS_COMPUTE | OPTIONS_HOSTS | OPTIONS_PROMPT | OPTIONS_LOGITS | OPTIONS_JSON, 1, 1, run,
 };

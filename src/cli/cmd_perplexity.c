@@ -276,5 +276,5 @@ const struct command command_perplexity = {
     "  stoa perplexity model.gguf text.txt\n"
     "  stoa perplexity model-f16.gguf text.txt --logits f16.bin\n"
     "  stoa perplexity model-q4_k.gguf text.txt --against f16.bin",
-    OPTIONS_COMPUTE | OPTIONS_PERPLEXITY | OPTIONS_JSON, 2, 2, run,
+    OPTIONS_COMPUTE | OPTIONS_HOSTS | OPTIONS_PERPLEXITY | OPTIONS_JSON, 2, 2, run,
 };

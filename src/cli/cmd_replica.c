@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/life.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "comm/comm.h"
 #include "engine/replica.h"
@@ -78,6 +79,7 @@ static int run(struct options *o, int argc, char **argv)
 {
     struct session_needs needs = { .max_sequences = (uint32_t)o->max_sequences, .cache_tokens = cache_tokens(o), .step_ms = STEP_MS,
                                    .epoch = o->epoch, .drains = true };
+    log_tells_time();
     if (!o->listen)
         return report_error(error_set(ERR_USAGE, "where is it to listen?  --listen unix:PATH or HOST:PORT"));
     if (o->tied && !comm_world_given())
@@ -93,5 +95,5 @@ const struct command command_replica = {
     "replica", "MODEL --listen ADDR [FLAGS]", "computes for fronts, over a socket; stoa serve starts it by itself",
     "SIGTERM lets what runs end, for --drain-timeout seconds, and takes nothing new; a second one ends it at once.\n\n"
     "  stoa replica model.gguf --listen unix:/run/stoa/socket --layout tp=2",
-    OPTIONS_COMPUTE | OPTIONS_QUEUE | OPTIONS_REPLICA, 1, 1, run,
+    OPTIONS_COMPUTE | OPTIONS_HOSTS | OPTIONS_QUEUE | OPTIONS_REPLICA, 1, 1, run,
 };

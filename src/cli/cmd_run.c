@@ -168,5 +168,5 @@ const struct command command_run = {
     "  stoa run model.gguf -p \"Why is the sky blue?\"\n"
     "  stoa run model.gguf -p \"Why is the sky blue?\" --layout pp=2,tp=2\n"
     "  stoa run model.gguf --temp 0.8 --seed 7",
-    OPTIONS_COMPUTE | OPTIONS_SAMPLE | OPTIONS_PROMPT | OPTIONS_RUN | OPTIONS_JSON, 1, 1, run,
+    OPTIONS_COMPUTE | OPTIONS_HOSTS | OPTIONS_SAMPLE | OPTIONS_PROMPT | OPTIONS_RUN | OPTIONS_JSON, 1, 1, run,
 };

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/numerics.h"
 #include "front/front.h"
 
@@ -60,8 +61,7 @@ static int run(struct options *o, int argc, char **argv)
     struct session s = { .options = o };
     const char **replica = calloc((size_t)argc + 2, sizeof *replica);
     int code = replica ? 0 : error_set(ERR_NO_MEMORY, "out of memory for the command line");
-    if (code == 0 && o->hosts)
-        code = error_set(ERR_USAGE, "--hosts: one machine serves, as yet");
+    log_tells_time();
     if (code == 0 && o->served_name && !*o->served_name)
         code = error_set(ERR_USAGE, "--served-model-name: wanted a name");
     if (code == 0)

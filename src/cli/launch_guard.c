@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/threads.h"
 
 #include <dirent.h>
@@ -217,7 +218,7 @@ static int verdict(const struct guard *g)
     int code = WIFEXITED(g->status) ? WEXITSTATUS(g->status) : -1, killed_by = code - 128;
 
     if (g->output_error && g->output_error != EPIPE) {
-        fprintf(stderr, "stoa: standard output cannot be written: %s\n", strerror(g->output_error));
+        log_own("standard output cannot be written: %s", strerror(g->output_error));
         return 1;
     }
     if (g->output_lost)
@@ -225,30 +226,30 @@ static int verdict(const struct guard *g)
     if (g->n_ended_well == g->job->options->n_ranks)
         return 0;                       /* whatever mpirun makes of it: on a crowded machine it has been seen to say 1 */
     if (g->stuck && g->first_dead >= 0) {
-        fprintf(stderr, "stoa: rank %d died; the job has been ended\n", g->first_dead);
+        log_own("rank %d died; the job has been ended", g->first_dead);
         return 1;
     }
     if (g->stuck) {
-        fprintf(stderr, "stoa: a rank died; the job has been ended\n");
+        log_own("a rank died; the job has been ended");
         return 1;
     }
     if (code < 0) {
-        fprintf(stderr, "stoa: mpirun died (signal %d); the job has been ended\n", WTERMSIG(g->status));
+        log_own("mpirun died (signal %d); the job has been ended", WTERMSIG(g->status));
         return 1;
     }
     if (code == 0 || (code <= 3 && g->explained))
         return code;
     if (g->started && killed_by > 0 && killed_by < NSIG && g->first_dead >= 0)
-        fprintf(stderr, "stoa: rank %d died (signal %d)\n", g->first_dead, killed_by);
+        log_own("rank %d died (signal %d)", g->first_dead, killed_by);
     else if (g->started && killed_by > 0 && killed_by < NSIG)
-        fprintf(stderr, "stoa: a rank died (signal %d); the job has been ended\n", killed_by);
+        log_own("a rank died (signal %d); the job has been ended", killed_by);
     else if (g->started)
-        fprintf(stderr, "stoa: the job has ended with exit code %d\n", code);
+        log_own("the job has ended with exit code %d", code);
     else if (job_is_local(g->job))
-        fprintf(stderr, "stoa: %s could not start the ranks (exit code %d)\n", g->job->launcher, code);
+        log_own("%s could not start the ranks (exit code %d)", g->job->launcher, code);
     else
-        fprintf(stderr, "stoa: the job has ended with exit code %d; to see whether %s can reach the hosts at all: "
-                "mpirun --hostfile %s hostname\n", code, g->job->launcher, g->job->options->hosts_file);
+        log_own("the job has ended with exit code %d; to see whether %s can reach the hosts at all: "
+                "mpirun --hostfile %s hostname", code, g->job->launcher, g->job->options->hosts_file);
     return 1;
 }
 
@@ -258,7 +259,7 @@ static int guard_run(struct guard *g, int argc, char **argv)
     if (err == 0 && job_open_fifo(g->job, LAUNCH_OUTPUT_FIFO, output) < 0)
         err = error_set(ERR_FAILED, "no way for the output: %s", strerror(errno));
     if (err < 0) {
-        fprintf(stderr, "stoa: %s\n", error_text());
+        log_own("%s", error_text());
         return error_exit_code(err);
     }
     g->mpirun = launch_mpirun(g->job, output[1], argc, argv);
@@ -266,7 +267,7 @@ static int guard_run(struct guard *g, int argc, char **argv)
     fcntl(output[0], F_SETPIPE_SZ, 1 << 20);
     g->watched[WATCH_RELAY] = (struct pollfd){ .fd = output[0], .events = POLLIN };
     if (g->mpirun < 0) {
-        fprintf(stderr, "stoa: fork: %s\n", strerror(errno));
+        log_own("fork: %s", strerror(errno));
         return 1;
     }
     signal(SIGPIPE, SIG_IGN);           /* standard error may have lost its reader as well */

@@ -2,6 +2,7 @@
 #include "cli/launch_impl.h"
 
 #include "base/base.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -88,6 +89,6 @@ int launch_attend(struct job *job, pid_t guard)
     }
     close(signals);
     if (WIFSIGNALED(status))
-        fprintf(stderr, "stoa: the guard of the job died (signal %d)\n", WTERMSIG(status));
+        log_own("the guard of the job died (signal %d)", WTERMSIG(status));
     return code ? code : WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

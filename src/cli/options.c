@@ -85,7 +85,7 @@ static const struct flag flags[] = {
     { "--groups", FLAG_INTEGER, AT(groups), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 8, MAX_GROUPS, "N",
       "sum in N groups, for finer shares or more ranks: equal within tolerance, not in every bit (by the shape)" },
     { "--stages", FLAG_TEXT, AT(stages), OPTIONS_COMPUTE | OPTIONS_LAYOUT, 0, 0, "A,B", "layers of each pipeline stage (equal)" },
-    { "--hosts", FLAG_TEXT, AT(hosts), OPTIONS_COMPUTE, 0, 0, "FILE", "host file for the launcher" },
+    { "--hosts", FLAG_TEXT, AT(hosts), OPTIONS_HOSTS, 0, 0, "FILE", "host file for the launcher" },
     { "--threads", FLAG_INTEGER, AT(threads), OPTIONS_COMPUTE | OPTIONS_QUANTIZE, 1, 1024, "N",
       "compute threads of each rank (cores / ranks)" },
     { "--pin", FLAG_TEXT, AT(pin), OPTIONS_COMPUTE, 0, 0, "W",

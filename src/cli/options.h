@@ -20,6 +20,7 @@ enum option_group {
     OPTIONS_QUEUE = 2048,       /* --max-sequences, --max-queue */
     OPTIONS_SERVE = 4096,
     OPTIONS_REPLICA = 8192,
+    OPTIONS_HOSTS = 16384,      /* --hosts */
 };
 
 struct options {

@@ -14,7 +14,7 @@
 int report_error(int code)
 {
     fflush(stdout);
-    fprintf(stderr, "stoa: %s\n", error_text());
+    log_own("%s", error_text());
     launch_explained();
     return error_exit_code(code);
 }

@@ -104,6 +104,8 @@ class Server(Job):
         self.folder.cleanup()
         faults = [line for line in self.log if "Sanitizer" in line or "runtime error" in line]
         t.check("no sanitizer has anything to say", not faults, faults)
+        untimed = [line for line in self.log if "stoa: " in line and not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z stoa: ", line)]
+        t.check("each line of the log has its time", not untimed, untimed)
 
     # ---- asking ----
     def connect(self, timeout=t.TIMEOUT_S):
