@@ -143,11 +143,13 @@ uint32_t sequence_n_cached(const struct sequence *s);
 /* How often it was pushed out for want of blocks, and computed again. */
 uint32_t sequence_n_preemptions(const struct sequence *s);
 
+enum { STEP_SIZES = 16 };
 /* What the leader has to do, and what it has done since it was opened. */
 struct engine_load {
     uint32_t running, waiting;          /* sequences */
     uint32_t n_blocks, free_blocks;     /* of the fullest pool; blocks that only the prefix cache holds are free */
     uint64_t steps, preemptions;
+    uint64_t step_tokens, steps_of_size[STEP_SIZES];    /* computed, of all groups; steps of up to 2^i tokens, the last: of more */
     uint64_t prefix_queries, prefix_hits;       /* prompt tokens that were looked up, and found */
     uint64_t prompt_tokens, generated_tokens;   /* let in; picked */
 };

@@ -139,6 +139,16 @@ static int launch(struct engine *e, struct flight *f)
     return err < 0 ? err : engine_run_plan(e, f->group[0].plan, &f->group[0].late, &f->own_result);
 }
 
+static void count_step(struct engine_load *counted, uint32_t n_tokens)
+{
+    unsigned size = 0;
+    while (size + 1 < STEP_SIZES && n_tokens > 1u << size)
+        size++;
+    counted->steps++;
+    counted->steps_of_size[size]++;
+    counted->step_tokens += n_tokens;
+}
+
 int engine_step(struct engine *e)
 {
     if (e->has_failed)
@@ -147,7 +157,7 @@ int engine_step(struct engine *e)
         struct flight *f = flight_next(e);
         if (!schedule_step(e, f))
             break;
-        e->counted.steps++;
+        count_step(&e->counted, f->group[0].plan->header.n_all_tokens);
         int err = launch(e, f);
         if (err < 0)
             return flight_fail(e, err);

@@ -99,6 +99,9 @@ static void send_progress(struct replica *r)
     progress.prefix_hits = load.prefix_hits;
     progress.prompt_tokens = load.prompt_tokens;
     progress.generated_tokens = load.generated_tokens;
+    progress.step_tokens = load.step_tokens;
+    progress.n_steps_of_size = STEP_SIZES;
+    progress.steps_of_size = load.steps_of_size;
     add_times(r, &progress);
     frame.body_case = STOA__WIRE__FRAME__BODY_PROGRESS;
     frame.progress = &progress;

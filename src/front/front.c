@@ -24,7 +24,11 @@ static void take_progress(struct front *f, const Stoa__Wire__Progress *p)
     m->waiting = p->waiting;
     m->predicted_step_s = p->predicted_us / 1e6;
     m->kv_usage = f->n_blocks ? 1 - (double)MIN(p->free_blocks, f->n_blocks) / f->n_blocks : 0;
-    metrics_replica_says(m, &(struct replica_counts){ p->steps, p->preemptions, p->prefix_queries, p->prefix_hits });
+    struct replica_counts counts = { .steps = p->steps, .preemptions = p->preemptions, .prefix_queries = p->prefix_queries,
+                                     .prefix_hits = p->prefix_hits, .step_tokens = p->step_tokens };
+    for (size_t i = 0; i < MIN(p->n_steps_of_size, REPLICA_STEP_SIZES); i++)
+        counts.steps_of_size[i] = p->steps_of_size[i];
+    metrics_replica_says(m, &counts);
     for (size_t i = 0; i < p->n_ranks; i++)
         metrics_rank_says(m, p->ranks[i]->rank, &(struct rank_seconds){ p->ranks[i]->compute_s, p->ranks[i]->wait_s, p->ranks[i]->wire_s });
 }

@@ -14,6 +14,8 @@ static const double short_seconds[HISTOGRAM_BUCKETS] = { 0.001, 0.0025, 0.005, 0
 static const double sizes[HISTOGRAM_BUCKETS] = { 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000,
     100000, 200000, 500000, 1000000 };
 
+static const double step_sizes[HISTOGRAM_BUCKETS] = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384 };
+
 static const struct histogram_row { const char *name, *help; const double *bounds; } histograms[N_HISTOGRAMS] = {
     [HISTOGRAM_FIRST_TOKEN] = { "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", seconds },
     [HISTOGRAM_BETWEEN_TOKENS] = { "vllm:inter_token_latency_seconds", "Between two tokens of an answer.", short_seconds },
@@ -28,6 +30,8 @@ static const struct histogram_row { const char *name, *help; const double *bound
     [HISTOGRAM_NEW_TOKENS] = { "vllm:request_generation_tokens", "Generated tokens of a request, all choices together.", sizes },
     [HISTOGRAM_MAX_TOKENS] = { "vllm:request_params_max_tokens", "Most tokens of a choice, as a request wants or the context leaves.",
                                sizes },
+    [HISTOGRAM_LONGEST] = { "vllm:request_max_num_generation_tokens", "Generated tokens of a request's longest choice.", sizes },
+    [HISTOGRAM_STEP_TOKENS] = { "vllm:iteration_tokens_total", "Tokens of a step, of prompts and answers.", step_sizes },
     [HISTOGRAM_N] = { "vllm:request_params_n", "Choices that a request wanted for a prompt.", sizes },
 };
 
@@ -118,6 +122,11 @@ void metrics_replica_says(struct metrics *m, const struct replica_counts *now)
     carry(&m->replica.preemptions, &m->last.preemptions, now->preemptions);
     carry(&m->replica.prefix_queries, &m->last.prefix_queries, now->prefix_queries);
     carry(&m->replica.prefix_hits, &m->last.prefix_hits, now->prefix_hits);
+    carry(&m->replica.step_tokens, &m->last.step_tokens, now->step_tokens);
+    struct histogram *h = &m->histogram[HISTOGRAM_STEP_TOKENS];
+    for (size_t i = 0; i < REPLICA_STEP_SIZES; i++)
+        carry(&h->count[i], &m->last.steps_of_size[i], now->steps_of_size[i]);
+    h->sum = (double)m->replica.step_tokens;
 }
 
 static void carry_seconds(double *sum, double *last, double now)

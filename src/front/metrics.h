@@ -20,7 +20,7 @@ extern const char *const request_end_names[N_ENDS];        /* as labels and the 
 
 enum histogram_kind { HISTOGRAM_FIRST_TOKEN, HISTOGRAM_BETWEEN_TOKENS, HISTOGRAM_PER_TOKEN, HISTOGRAM_WHOLE, HISTOGRAM_QUEUE,
                       HISTOGRAM_PREFILL, HISTOGRAM_DECODE, HISTOGRAM_INFERENCE, HISTOGRAM_PROMPT_TOKENS, HISTOGRAM_NEW_TOKENS,
-                      HISTOGRAM_MAX_TOKENS, HISTOGRAM_N, N_HISTOGRAMS };
+                      HISTOGRAM_MAX_TOKENS, HISTOGRAM_LONGEST, HISTOGRAM_N, HISTOGRAM_STEP_TOKENS, N_HISTOGRAMS };
 
 enum { HISTOGRAM_BUCKETS = 24 };
 struct histogram {
@@ -28,9 +28,11 @@ struct histogram {
     double sum;
 };
 
+enum { REPLICA_STEP_SIZES = 16 };
 /* A replica's counters, which begin at 0 when it starts. */
 struct replica_counts {
     uint64_t steps, preemptions, prefix_queries, prefix_hits;
+    uint64_t step_tokens, steps_of_size[REPLICA_STEP_SIZES];      /* as in Progress; HISTOGRAM_STEP_TOKENS is made of them */
 };
 
 /* Of one rank; likewise. */

@@ -31,6 +31,7 @@ enum { STREAM_PIECE = 8192 };           /* with log-probabilities the loop is he
 struct choice {
     uint64_t number;                    /* the replica's; 0: it does not have it */
     double last_s;                      /* when its last token came */
+    uint32_t n_tokens;
 };
 
 struct request {
@@ -149,6 +150,10 @@ static void observe_end(struct request *r)
 {
     struct metrics *m = &r->front->metrics;
     struct answer_usage usage = answer_usage(r->answer);
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < r->n_choices; i++)
+        longest = MAX(longest, r->choices[i].n_tokens);
+    metrics_observe(m, HISTOGRAM_LONGEST, longest);
     metrics_observe(m, HISTOGRAM_WHOLE, seconds_now() - r->arrived_s);
     metrics_observe(m, HISTOGRAM_PROMPT_TOKENS, usage.prompt_tokens);
     metrics_observe(m, HISTOGRAM_NEW_TOKENS, r->n_tokens);
@@ -457,6 +462,7 @@ static void count_token(struct request *r, struct choice *c, const Stoa__Wire__T
     c->last_s = r->last_s = now;
     m->generation_tokens++;
     r->n_tokens++;
+    c->n_tokens++;
 }
 
 static void take_token(struct front *f, const Stoa__Wire__Token *token)

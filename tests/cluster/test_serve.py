@@ -226,6 +226,11 @@ def test_metrics():
         t.equal(f"{name}: the replica's part too", [step[f"vllm:request_{k}_time_seconds_count"] for k in ("queue", "prefill", "decode", "inference")], [4] * 4)
         t.check(f"{name}: parts are no more than the whole", 0 < sum(parts) < step["vllm:e2e_request_latency_seconds_sum"], parts)
         t.equal(f"{name}: what was asked for", [step[f"vllm:request_params_{k}_sum"] for k in ("n", "max_tokens")], [5, 20])
+        t.equal(f"{name}: the longest of several choices", step["vllm:request_max_num_generation_tokens_sum"], 20)
+        t.equal(f"{name}: each step has a size", after["vllm:iteration_tokens_total_count"], after["stoa_replica_steps_total"])
+        least = after["vllm:generation_tokens_total"] - 6 + n_prompt        # a report comes twice a second
+        told = s.wait_for(lambda: s.metrics()["vllm:iteration_tokens_total_sum"] >= least, 10)
+        t.check(f"{name}: steps computed every token", told, (least, s.metrics()["vllm:iteration_tokens_total_sum"]))
         t.equal(f"{name}: routes", step['stoa_http_requests_total{route="/v1/chat/completions",status="400"}'], 1)
         t.equal(f"{name}: the replica is up", (after["stoa_replica_up"], after["stoa_replica_restarts_total"]), (1, 0))
         text = s.get("/metrics").body.decode()

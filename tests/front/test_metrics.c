@@ -56,6 +56,23 @@ static void test_histogram(void)
     check(has(&m, "vllm:request_prompt_tokens_sum{model_name=\"m\"} 1e+09"));
 }
 
+static void test_step_sizes(void)
+{
+    struct metrics m = { .model_name = "m" };
+    check_begin("steps by size, of two replicas");
+    metrics_replica_says(&m, &(struct replica_counts){ .step_tokens = 9, .steps_of_size = { [0] = 2, [3] = 1 } });
+    metrics_replica_says(&m, &(struct replica_counts){ .step_tokens = 10, .steps_of_size = { [0] = 3, [3] = 1 } });
+    metrics_replica_starts(&m);
+    metrics_replica_says(&m, &(struct replica_counts){ .step_tokens = 40001, .steps_of_size = { [0] = 1, [REPLICA_STEP_SIZES - 1] = 1 } });
+    check(has(&m, "vllm:iteration_tokens_total_bucket{model_name=\"m\",le=\"1\"} 4"));
+    check(has(&m, "vllm:iteration_tokens_total_bucket{model_name=\"m\",le=\"4\"} 4"));
+    check(has(&m, "vllm:iteration_tokens_total_bucket{model_name=\"m\",le=\"8\"} 5"));
+    check(has(&m, "vllm:iteration_tokens_total_bucket{model_name=\"m\",le=\"16384\"} 5"));
+    check(has(&m, "vllm:iteration_tokens_total_bucket{model_name=\"m\",le=\"+Inf\"} 6"));
+    check(has(&m, "vllm:iteration_tokens_total_sum{model_name=\"m\"} 40011"));
+    metrics_release(&m);
+}
+
 static const struct { const char *name; bool starts; uint64_t says, want; } reports[] = {
     { "a first report", true, 5, 5 },
     { "the same again", false, 5, 5 },
@@ -111,6 +128,7 @@ int main(void)
     test_ranks();
     test_text();
     test_histogram();
+    test_step_sizes();
     test_restart();
     return check_done();
 }
