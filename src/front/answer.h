@@ -40,8 +40,8 @@ const struct api_error *answer_error(const struct answer *answer);      /* NULL:
 
 /* Not streaming, after it is over without an error: the whole body. */
 void answer_whole(struct answer *answer, struct buffer *out);
-/* Streaming: appends the events that can be made now, some `most` bytes of them; true when there may be more.  Tokens of a choice that
- * have waited together are one event. */
+/* Streaming: appends the events that can be made now, some `most` bytes of them; true when there may be more.  Choices take turns.  Tokens
+ * of a choice that have waited together are one event, of a few at most where each is told with log-probabilities or its id. */
 bool answer_stream(struct answer *answer, struct buffer *out, size_t most);
 /* Everything has been appended, [DONE] or the error too; the caller may end what still runs. */
 bool answer_stream_is_over(const struct answer *answer);

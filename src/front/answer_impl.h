@@ -54,7 +54,7 @@ struct answer {
     char *id;
     int64_t created_s;
     struct choice *choices;
-    uint32_t n_choices;
+    uint32_t n_choices, next;       /* next: whose event comes next */
     struct stop_set stops;
     struct buffer piece;            /* scratch */
     Stoa__Wire__Sampling sampling;
@@ -68,8 +68,9 @@ static inline const struct api_prompt *answer_prompt(const struct answer *a, con
     return &a->request->prompts[(uint32_t)(c - a->choices) / a->request->n];
 }
 
-/* Makes text of tokens: as much as there is and may be sent, and some `most` bytes.  Returns how many bytes of c->text may be sent. */
-size_t answer_make_text(struct answer *a, struct choice *c, size_t most);
+/* Makes text of tokens: as much as there is and may be sent, some `most` bytes, and of most_tokens that are not shown yet.  Returns how many
+ * bytes of c->text may be sent. */
+size_t answer_make_text(struct answer *a, struct choice *c, size_t most, uint32_t most_tokens);
 /* After that: all text of a choice that has ended has been made. */
 bool answer_text_is_whole(const struct choice *c);
 /* How many tokens stand for the text that may be sent. */

@@ -41,7 +41,7 @@ static void make_token(struct answer *a, struct choice *c)
     count_text(c, before);
 }
 
-size_t answer_make_text(struct answer *a, struct choice *c, size_t most)
+size_t answer_make_text(struct answer *a, struct choice *c, size_t most, uint32_t most_tokens)
 {
     uint64_t limit = limit_of(a, c);
     size_t before;
@@ -49,7 +49,7 @@ size_t answer_make_text(struct answer *a, struct choice *c, size_t most)
         buffer_add(&c->text, answer_prompt(a, c)->text, n_echo(a, c));
         count_text(c, 0);
     }
-    while (c->n_texts < c->n_ids && c->n_made < limit && c->text.size < most)
+    while (c->n_texts < c->n_ids && c->n_made < limit && c->text.size < most && c->n_texts - c->n_shown < most_tokens)
         make_token(a, c);
     if (c->state != CHOICE_RUNNING && c->n_made >= limit)
         while (c->n_texts < c->n_ids)                   /* those of the stop string, whose text nobody sees */

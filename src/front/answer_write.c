@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_TEXT 16384             /* of one event, some more */
+/* Of one event, which the loop's thread writes in one go. */
+#define MOST_TEXT 16384             /* bytes, some more */
+#define MOST_TOLD 4                 /* tokens that it tells one by one, each perhaps with the likeliest others */
 
 /* ---- logprobs ---- */
 
@@ -246,7 +248,7 @@ void answer_whole(struct answer *a, struct buffer *out)
     struct json_out j = { .to = out };
     begin_body(a, &j, a->request->kind == API_CHAT ? "chat.completion" : "text_completion");
     for (uint32_t i = 0; i < a->n_choices; i++) {
-        size_t n_bytes = answer_make_text(a, &a->choices[i], SIZE_MAX);
+        size_t n_bytes = answer_make_text(a, &a->choices[i], SIZE_MAX, UINT32_MAX);
         put_choice(a, &j, &a->choices[i], n_bytes, a->choices[i].n_ids, false, true);
     }
     json_end_array(&j);
@@ -272,11 +274,12 @@ static void end_event(struct json_out *j)
 static bool put_delta(struct answer *a, struct choice *c, struct buffer *out)
 {
     struct json_out j = { .to = out };
+    bool tells_tokens = a->request->logprobs || a->request->return_token_ids;
     if (c->is_closed)
         return false;
-    size_t n_bytes = answer_make_text(a, c, MOST_TEXT);
+    size_t n_bytes = answer_make_text(a, c, MOST_TEXT, tells_tokens ? MOST_TOLD : UINT32_MAX);
     uint32_t n_tokens = answer_n_texts(a, c);
-    bool is_last = answer_text_is_whole(c), tells_tokens = a->request->logprobs || a->request->return_token_ids;
+    bool is_last = answer_text_is_whole(c);
     if (!n_bytes && !is_last && !(tells_tokens && n_tokens > c->n_shown))
         return false;
     begin_event(a, &j);
@@ -317,12 +320,13 @@ static bool put_end(struct answer *a, struct buffer *out)
 bool answer_stream(struct answer *a, struct buffer *out, size_t most)
 {
     size_t before = out->size;
-    bool more = !a->error.status && !a->stream_is_over;
-    while (more && out->size - before < most) {
-        more = false;
-        for (uint32_t i = 0; i < a->n_choices; i++)
-            more |= put_delta(a, &a->choices[i], out);
+    bool may_go_on = !a->error.status && !a->stream_is_over;
+    uint32_t n_quiet = 0;               /* choices in turn that had nothing to say */
+    while (may_go_on && n_quiet < a->n_choices && out->size - before < most) {
+        n_quiet = put_delta(a, &a->choices[a->next], out) ? 0 : n_quiet + 1;
+        a->next = (a->next + 1) % a->n_choices;
     }
+    bool more = may_go_on && n_quiet < a->n_choices;
     if (!more && !a->stream_is_over)
         a->stream_is_over = put_end(a, out);
     a->has_begun |= out->size > before;

@@ -205,6 +205,8 @@ static void test_events(void)
     take_text(a, 0, 0, "A");
     take_text(a, 1, 0, "B");
     check(answer_stream(a, &out, 1));
+    check_int(out.size, strlen(CHUNK("0", "\"role\": \"assistant\", \"content\": \"A\"", "null")));
+    check(answer_stream(a, &out, 1));
     check_int(out.size, 2 * strlen(CHUNK("0", "\"role\": \"assistant\", \"content\": \"A\"", "null")));
     check(!answer_stream(a, &out, 1));
     buffer_release(&out);
@@ -239,6 +241,38 @@ static void test_characters(void)
     finish(a, 0, CANCELLED);
     check_text(whole(a), TEXT("<u", "\"stop\"") USAGE("3", "2", "5", "2") "}");
     answer_close(a);
+}
+
+/* What a slow client has left to wait, the loop's thread must not write in one go. */
+static void test_pieces(void)
+{
+    enum { N = 40, MOST_BYTES = 2048 };
+    static const char *const more[] = { ",\"logprobs\":true,\"top_logprobs\":2", ",\"return_token_ids\":true" };
+    struct buffer out = { 0 };
+    for (size_t m = 0; m < COUNT_OF(more); m++) {
+        char body[256];
+        snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true,\"n\":3,\"max_tokens\":%d%s}", N, more[m]);
+        struct answer *a = open_answer(API_CHAT, body);
+        check_begin("%d tokens that have waited come in small pieces%s", N, more[m]);
+        for (uint32_t i = 0; i < N; i++)
+            for (uint32_t c = 0; c < 3; c++)
+                take(a, c, i, 'x');
+        size_t largest = 0, n_tokens = 0, n_events = 0;
+        for (bool goes_on = true; goes_on;) {
+            out.size = 0;
+            goes_on = answer_stream(a, &out, 1);
+            largest = MAX(largest, out.size);
+            n_events += out.size > 0;
+            buffer_add(&out, "", 1);
+            for (const char *at = strstr(out.bytes, "\"content\": \"x"); at && at[12] == 'x'; at++)
+                n_tokens++;
+        }
+        check_int(n_tokens, 3 * N);
+        check_int(n_events, 3 * N / 4);
+        check(largest < MOST_BYTES);
+        answer_close(a);
+    }
+    buffer_release(&out);
 }
 
 static void test_logprobs(void)
@@ -595,6 +629,7 @@ int main(void)
     test_bodies();
     test_events();
     test_characters();
+    test_pieces();
     test_logprobs();
     test_text_offsets();
     test_submit();
