@@ -163,9 +163,20 @@ static void keep_probs(const struct answer *a, struct choice *c, const Stoa__Wir
         c->top[first + i] = (struct top){ token->top[i]->id, token->top[i]->logprob };
 }
 
-/* Looks for a stop string in what a->piece holds.  True when the text ends there. */
+static void fail_for_memory(struct answer *a)
+{
+    struct api_error error;
+    api_no_memory(&error);
+    answer_fail(a, &error);
+}
+
+/* Looks for a stop string in what a->piece holds.  True when the text ends there, or there was no memory for it. */
 static bool search_stops(struct answer *a, struct choice *c)
 {
+    if (a->piece.failed) {
+        fail_for_memory(a);
+        return true;
+    }
     uint32_t n_match = stop_search_add(&c->search, &a->stops, a->piece.bytes ? a->piece.bytes : "", a->piece.size);
     c->safe = c->search.n_bytes - stop_search_held(&c->search, &a->stops);
     if (!n_match)
@@ -173,13 +184,6 @@ static bool search_stops(struct answer *a, struct choice *c)
     c->end = c->search.n_bytes - (a->request->include_stop ? 0 : n_match);
     c->reason = "stop";
     return true;
-}
-
-static void fail_for_memory(struct answer *a)
-{
-    struct api_error error;
-    api_no_memory(&error);
-    answer_fail(a, &error);
 }
 
 bool answer_take_token(struct answer *a, uint32_t choice, const Stoa__Wire__Token *token)

@@ -241,6 +241,7 @@ static void put_choice(struct answer *a, struct json_out *j, struct choice *c, s
     c->is_begun = true;
     c->n_shown = n_tokens;
     answer_drop_text(c, n_bytes);
+    j->to->failed |= c->text.failed || a->piece.failed;
 }
 
 void answer_whole(struct answer *a, struct buffer *out)
