@@ -217,7 +217,7 @@ static void close_all(struct front *f)
         loop_close(f->loop);
     metrics_release(&f->metrics);
     names_release(&f->unknown);
-    free(f->tickets);
+    tickets_release(&f->tickets);
 }
 
 int front_run(const struct front_options *options)

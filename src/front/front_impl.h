@@ -1,5 +1,5 @@
-/* front_impl.h: what the files of the front share: front.c (the process), routes.c (what it answers at once) and request.c (what a
- * replica has to compute). */
+/* front_impl.h: what the files of the front share: front.c (the process), routes.c (what it answers at once), request.c and
+ * request_replica.c (what a replica has to compute). */
 #ifndef STOA_FRONT_FRONT_IMPL_H
 #define STOA_FRONT_FRONT_IMPL_H
 
@@ -10,6 +10,7 @@
 #include "front/metrics.h"
 #include "front/names.h"
 #include "front/supervisor.h"
+#include "front/tickets.h"
 #include "front/workers.h"
 
 struct request;
@@ -32,8 +33,9 @@ struct front {
 
     struct request *first;              /* all that have no answer yet */
     uint32_t n_places;                  /* choices of them, at most options->max_queue */
-    struct ticket *tickets;             /* choices that the replica has; its number for one is a generation and a place here */
-    uint32_t n_tickets, free_ticket;    /* the place of a free one + 1, or 0 */
+    struct tickets tickets;             /* choices that the replica has */
+    struct request *send_first, *send_last;     /* those with choices to send to it */
+    struct timer sending;
     uint64_t n_ids;                     /* of answers, drawn so far */
     uint64_t id_key;
 
@@ -46,12 +48,14 @@ struct front {
 /* ---- request.c ---- */
 /* Takes the exchange over. */
 void request_begin(struct front *f, struct http_exchange *x, enum api_kind kind);
+/* Ends all with this error. */
+void requests_fail(struct front *f, const struct api_error *error);
+
+/* ---- request_replica.c ---- */
 void requests_replica_up(struct front *f);
 void requests_replica_down(struct front *f);
 void requests_take_tokens(struct front *f, const Stoa__Wire__Tokens *tokens);
 void requests_take_finish(struct front *f, const Stoa__Wire__Finish *finish);
-/* Ends all with this error. */
-void requests_fail(struct front *f, const struct api_error *error);
 
 /* ---- routes.c ---- */
 extern const struct http_route front_routes[];

@@ -1,17 +1,5 @@
-/* request.c: one request to generate, from its body to its last byte.
- *
- *   READING ──read──> WAITING ──replica is up──> RUNNING ──tokens of all choices──> WRITING, or the stream's rest ──> gone
- *                        ^                          │
- *                        └──────replica died────────┘   at most once, and not when a byte of the answer has been sent
- *
- *   READING   the body is on a worker, with no pointer to the exchange: the client may leave meanwhile
- *   WAITING   answer and places are there; no choice has a ticket
- *   RUNNING   every choice that is not done has a ticket, and the replica its number
- *   WRITING   a worker makes the body of the answer, which is the worker's meanwhile
- *
- * Whoever calls http_answer(), http_stream_wake() or http_stream_end() does it last: the request may be gone after. */
-#include "front/answer.h"
-#include "front/front_impl.h"
+/* request.c: one request to generate, from its body to its last byte; request_impl.h draws its states. */
+#include "front/request_impl.h"
 
 #include "base/base.h"
 #include "base/discard.h"
@@ -28,172 +16,13 @@
 
 enum { STREAM_PIECE = 8192 };           /* with log-probabilities the loop is held up by a millisecond for some KB */
 
-struct choice {
-    uint64_t number;                    /* the replica's; 0: it does not have it */
-    double last_s;                      /* when its last token came */
-    uint32_t n_tokens;
-};
-
-struct request {
-    struct front *front;
-    struct http_exchange *x;            /* NULL: the client is gone */
-    struct request *previous, *next;
-    enum api_kind kind;
-    char *body;
-    size_t n_body;
-    uint32_t client;                    /* its key's number; 0: none */
-
-    struct worker_job job;
-    bool is_with_worker;                /* READING, WRITING: the job's done() comes, unless on_gone() can take it back */
-    struct api_request *api;            /* until the answer has it */
-    struct api_error error;
-    bool is_bad;
-
-    struct answer *answer;              /* NULL: READING */
-    struct buffer whole;                /* the body that is being made */
-    struct choice *choices;
-    uint32_t n_choices, n_places;
-    uint64_t fairness;
-    bool is_stream, has_headers, wants_comment;
-    int n_deaths;
-    struct timer keep_alive;
-    int64_t sent_ms;                    /* the last bytes of a stream */
-    double arrived_s, first_s, last_s;  /* the first and last token; 0: none yet */
-    double queue_s, prefill_s;          /* of the first token, as the replica says */
-    uint32_t n_tokens;                  /* that came, over all choices */
-};
-
-/* ---- tickets: from the replica's numbers to choices ---------------------------------------------------------------------- */
-struct ticket {
-    struct request *request;            /* NULL: free */
-    uint32_t choice;
-    uint32_t generation;                /* so that late frames of an old ticket find nobody */
-    uint32_t next_free;
-};
-
-static uint64_t ticket_take(struct front *f, struct request *r, uint32_t choice)
-{
-    if (!f->free_ticket) {
-        uint32_t n = f->n_tickets ? 2 * f->n_tickets : 64;
-        struct ticket *more = realloc(f->tickets, n * sizeof *more);
-        if (!more)
-            return 0;
-        for (uint32_t i = n; i-- > f->n_tickets;) {
-            more[i] = (struct ticket){ .next_free = f->free_ticket };
-            f->free_ticket = i + 1;
-        }
-        f->tickets = more;
-        f->n_tickets = n;
-    }
-    uint32_t place = f->free_ticket - 1;
-    struct ticket *t = &f->tickets[place];
-    f->free_ticket = t->next_free;
-    *t = (struct ticket){ .request = r, .choice = choice, .generation = t->generation + 1 };
-    return (uint64_t)t->generation << 32 | place;
-}
-
-static struct ticket *ticket_find(const struct front *f, uint64_t number)
-{
-    uint32_t place = (uint32_t)number;
-    struct ticket *t = place < f->n_tickets ? &f->tickets[place] : NULL;
-    return t && t->request && t->generation == number >> 32 ? t : NULL;
-}
-
-static void ticket_return(struct front *f, struct choice *c)
-{
-    struct ticket *t = c->number ? ticket_find(f, c->number) : NULL;
-    c->number = 0;
-    if (!t)
-        return;
-    t->request = NULL;
-    t->next_free = f->free_ticket;
-    f->free_ticket = (uint32_t)(t - f->tickets) + 1;
-}
-
 /* ---- the end ------------------------------------------------------------------------------------------------------------ */
-/* The replica's Finish is still to come. */
-static void send_cancel(struct request *r, const struct choice *c)
-{
-    Stoa__Wire__Cancel body = STOA__WIRE__CANCEL__INIT;
-    Stoa__Wire__Frame frame = STOA__WIRE__FRAME__INIT;
-    body.request = c->number;
-    frame.body_case = STOA__WIRE__FRAME__BODY_CANCEL;
-    frame.cancel = &body;
-    supervisor_send(r->front->supervisor, &frame);      /* a replica that does not hear it is dead, or about to be */
-}
-
-/* Nobody waits for it. */
-static void cancel(struct request *r, struct choice *c)
-{
-    if (c->number)
-        send_cancel(r, c);
-    ticket_return(r->front, c);
-}
-
-static void cancel_all(struct request *r)
-{
-    for (uint32_t i = 0; i < r->n_choices; i++)
-        cancel(r, &r->choices[i]);
-}
-
-/* What the replica did with it: with n choices from the first token of any to the last of all. */
-static void observe_times(const struct request *r)
-{
-    struct metrics *m = &r->front->metrics;
-    metrics_observe(m, HISTOGRAM_QUEUE, r->queue_s);
-    metrics_observe(m, HISTOGRAM_PREFILL, r->prefill_s);
-    metrics_observe(m, HISTOGRAM_DECODE, r->last_s - r->first_s);
-    metrics_observe(m, HISTOGRAM_INFERENCE, r->prefill_s + r->last_s - r->first_s);
-}
-
-static void observe_end(struct request *r)
-{
-    struct metrics *m = &r->front->metrics;
-    struct answer_usage usage = answer_usage(r->answer);
-    uint32_t longest = 0;
-    for (uint32_t i = 0; i < r->n_choices; i++)
-        longest = MAX(longest, r->choices[i].n_tokens);
-    metrics_observe(m, HISTOGRAM_LONGEST, longest);
-    metrics_observe(m, HISTOGRAM_WHOLE, seconds_now() - r->arrived_s);
-    metrics_observe(m, HISTOGRAM_PROMPT_TOKENS, usage.prompt_tokens);
-    metrics_observe(m, HISTOGRAM_NEW_TOKENS, r->n_tokens);
-    metrics_observe(m, HISTOGRAM_MAX_TOKENS, answer_request(r->answer)->prompts[0].max_tokens);
-    metrics_observe(m, HISTOGRAM_N, answer_request(r->answer)->n);
-    if (r->first_s > 0)
-        observe_times(r);
-    if (r->n_tokens > r->n_choices)
-        metrics_observe(m, HISTOGRAM_PER_TOKEN, (r->last_s - r->first_s) * r->n_choices / (r->n_tokens - r->n_choices));
-}
-
-static const char *kind_name(enum api_kind kind)
-{
-    return kind == API_CHAT ? "chat" : "completion";
-}
-
-/* One line, without what was said. */
-static void tell(const struct request *r, enum request_end end, int status, const char *why)
-{
-    struct answer_usage usage = r->answer ? answer_usage(r->answer) : (struct answer_usage){ 0 };
-    char first[32] = "-";
-    if (r->first_s > 0)
-        snprintf(first, sizeof first, "%.3f s", r->first_s - r->arrived_s);
-    log_info("%s %s %d %s%s: %zu bytes, %u choices, %u prompt tokens (%u cached), %u new, first after %s, %.3f s%s%s",
-             r->x ? http_request_id(r->x) : "(gone)", kind_name(r->kind), status, request_end_names[end],
-             r->is_stream ? " stream" : "", r->n_body, r->n_choices, usage.prompt_tokens, usage.cached_tokens, r->n_tokens, first,
-             seconds_now() - r->arrived_s, why ? ": " : "", why ? why : "");
-}
-
 /* Forgets it, whatever it was at; the exchange is not touched. */
 static void request_end_for(struct request *r, enum request_end end, int status, const char *why)
 {
     struct front *f = r->front;
-    tell(r, end, status, why);
-    f->metrics.ends[end]++;
-    if (r->answer && end <= END_LENGTH) {
-        observe_end(r);
-        f->metrics.choices += r->n_choices;
-    }
-    cancel_all(r);
+    request_tell_end(r, end, status, why);
+    request_cancel(r);
     *(r->previous ? &r->previous->next : &f->first) = r->next;
     if (r->next)
         r->next->previous = r->previous;
@@ -227,7 +56,7 @@ static void refuse(struct request *r, enum request_end end, const struct api_err
     front_answer_error(x, &copy);
 }
 
-static void refuse_for(struct request *r, int status, const char *why)
+void request_refuse(struct request *r, int status, const char *why)
 {
     struct api_error error = front_error(status, why);
     refuse(r, END_REFUSED, &error);
@@ -293,8 +122,7 @@ static void answer_is_complete(struct request *r)
         give_to_worker(r, write_whole, on_written, bytes_to_write(r));
 }
 
-/* After something came in for its answer. */
-static void go_on(struct request *r)
+void request_go_on(struct request *r)
 {
     if (answer_is_over(r->answer))
         answer_is_complete(r);
@@ -302,13 +130,13 @@ static void go_on(struct request *r)
         http_stream_wake(r->x);
 }
 
-static void fail(struct request *r, const struct api_error *error)
+void request_fail(struct request *r, const struct api_error *error)
 {
     if (!r->answer || !r->has_headers) {
         refuse(r, END_ERROR, error);
         return;
     }
-    cancel_all(r);
+    request_cancel(r);
     answer_fail(r->answer, error);
     http_stream_wake(r->x);
 }
@@ -365,155 +193,12 @@ static void begin_stream(struct request *r)
     http_stream_begin(r->x, 200, "text/event-stream", fill, r);
 }
 
-/* ---- the replica -------------------------------------------------------------------------------------------------------- */
-static int submit_choice(struct request *r, uint32_t i)
-{
-    struct front *f = r->front;
-    Stoa__Wire__Submit body = STOA__WIRE__SUBMIT__INIT;
-    Stoa__Wire__Frame frame = STOA__WIRE__FRAME__INIT;
-    answer_submit(r->answer, i, &body);
-    body.request = r->choices[i].number = ticket_take(f, r, i);
-    body.client = r->fairness;
-    frame.body_case = STOA__WIRE__FRAME__BODY_SUBMIT;
-    frame.submit = &body;
-    return body.request ? supervisor_send(f->supervisor, &frame) : error_set(ERR_NO_MEMORY, "out of memory for the request");
-}
-
-/* WAITING to RUNNING.  A connection that is just being lost leaves it WAITING for the next.  False: the request is gone, or has failed. */
-static bool submit(struct request *r)
-{
-    for (uint32_t i = 0; i < r->n_choices; i++) {
-        int err = answer_finish_reason(r->answer, i) ? 0 : submit_choice(r, i);
-        if (err == ERR_PEER) {
-            ticket_return(r->front, &r->choices[i]);
-        } else if (err < 0) {
-            struct api_error error = front_error(503, error_text());
-            fail(r, &error);
-            return false;
-        }
-    }
-    return true;
-}
-
-void requests_replica_up(struct front *f)
-{
-    for (struct request *r = f->first, *next; r; r = next) {
-        next = r->next;
-        if (!r->is_with_worker && !answer_is_over(r->answer))
-            submit(r);
-    }
-}
-
-/* A choice that has ended lacks only its Finish. */
-static void lose_choice(struct request *r, uint32_t i)
-{
-    Stoa__Wire__Finish finish = STOA__WIRE__FINISH__INIT;
-    ticket_return(r->front, &r->choices[i]);
-    finish.reason = STOA__WIRE__REASON__REASON_CANCELLED;
-    if (answer_finish_reason(r->answer, i))
-        answer_take_finish(r->answer, i, &finish);
-}
-
-/* Else it only waits for a replica, and has nothing to do with the death of one that did not even start. */
-static bool is_at_replica(const struct request *r)
-{
-    for (uint32_t i = 0; i < r->n_choices; i++)
-        if (r->choices[i].number)
-            return true;
-    return false;
-}
-
-static void replica_died(struct request *r)
-{
-    bool is_second = ++r->n_deaths > 1;
-    struct api_error error = front_error(503, is_second ? "the replica died twice under this request, which is not tried again"
-                                                        : "the replica that computed this answer died; what came before is not all of it");
-    error.code = "replica_lost";
-    for (uint32_t i = 0; i < r->n_choices; i++)
-        lose_choice(r, i);
-    if (answer_is_over(r->answer))
-        answer_is_complete(r);
-    else if (is_second || answer_has_begun(r->answer))
-        fail(r, &error);
-}
-
-void requests_replica_down(struct front *f)
-{
-    for (struct request *r = f->first, *next; r; r = next) {
-        next = r->next;
-        if (!r->is_with_worker && !answer_is_over(r->answer) && is_at_replica(r))
-            replica_died(r);
-    }
-}
-
-static void count_token(struct request *r, struct choice *c, const Stoa__Wire__Token *token)
-{
-    struct metrics *m = &r->front->metrics;
-    double now = seconds_now();
-    if (!r->first_s) {
-        r->first_s = now;
-        r->queue_s = token->queue_us / 1e6;
-        r->prefill_s = token->prefill_us / 1e6;
-        m->prompt_tokens += answer_usage(r->answer).prompt_tokens;
-        metrics_observe(m, HISTOGRAM_FIRST_TOKEN, now - r->arrived_s);
-    }
-    if (c->last_s > 0)
-        metrics_observe(m, HISTOGRAM_BETWEEN_TOKENS, now - c->last_s);
-    c->last_s = r->last_s = now;
-    m->generation_tokens++;
-    r->n_tokens++;
-    c->n_tokens++;
-}
-
-static void take_token(struct front *f, const Stoa__Wire__Token *token)
-{
-    struct ticket *t = ticket_find(f, token->request);
-    if (!t)
-        return;
-    struct request *r = t->request;
-    struct choice *c = &r->choices[t->choice];
-    count_token(r, c, token);
-    if (answer_take_token(r->answer, t->choice, token))
-        send_cancel(r, c);
-    go_on(r);
-}
-
-void requests_take_tokens(struct front *f, const Stoa__Wire__Tokens *tokens)
-{
-    for (size_t i = 0; i < tokens->n_token; i++)
-        take_token(f, tokens->token[i]);
-}
-
-/* The replica has no room, and nothing has been sent: come again. */
-static bool may_be_refused(const struct request *r, const Stoa__Wire__Finish *finish)
-{
-    return finish->reason == STOA__WIRE__REASON__REASON_REFUSED && finish->is_full && !r->has_headers;
-}
-
-void requests_take_finish(struct front *f, const Stoa__Wire__Finish *finish)
-{
-    struct ticket *t = ticket_find(f, finish->request);
-    if (!t)
-        return;
-    struct request *r = t->request;
-    uint32_t choice = t->choice;
-    ticket_return(f, &r->choices[choice]);
-    if (may_be_refused(r, finish)) {
-        refuse_for(r, 429, "the queue is full; try again");
-        return;
-    }
-    answer_take_finish(r->answer, choice, finish);
-    if (answer_error(r->answer))
-        cancel_all(r);
-    go_on(r);
-}
-
 void requests_fail(struct front *f, const struct api_error *error)
 {
     for (struct request *r = f->first, *next; r; r = next) {
         next = r->next;
         if (!r->is_with_worker && !answer_is_over(r->answer))
-            fail(r, error);
+            request_fail(r, error);
     }
 }
 
@@ -558,12 +243,13 @@ static int open_answer(struct request *r, uint32_t n_choices)
 
 static void begin(struct request *r)
 {
-    if (supervisor_is_up(r->front->supervisor) && !submit(r))
-        return;
+    bool is_over = answer_is_over(r->answer);       /* no tokens were asked for */
+    if (!is_over)
+        request_send(r);
     if (r->is_stream)
         begin_stream(r);
-    else if (answer_is_over(r->answer))
-        answer_is_complete(r);          /* no tokens were asked for */
+    else if (is_over)
+        answer_is_complete(r);
 }
 
 /* Each once, whoever asks. */
@@ -596,14 +282,14 @@ static void on_read(struct worker_job *job)
     tell_oddities(r);
     uint32_t n_choices = r->api->n_prompts * r->api->n;
     if (f->is_draining) {
-        refuse_for(r, 503, unready);
+        request_refuse(r, 503, unready);
     } else if (n_choices > f->options->max_queue) {
         api_refuse(&r->error, "n", "%u answers are more than this server's queue of %u holds", n_choices, f->options->max_queue);
         refuse(r, END_BAD_REQUEST, &r->error);
     } else if (!take_places(r, n_choices)) {
-        refuse_for(r, 429, "too many requests are in work; try again");
+        request_refuse(r, 429, "too many requests are in work; try again");
     } else if (open_answer(r, n_choices) < 0) {
-        refuse_for(r, 503, "out of memory for the request");
+        request_refuse(r, 503, "out of memory for the request");
     } else {
         begin(r);
     }
@@ -621,7 +307,7 @@ static uint64_t client_hash(const struct request *r)
 static void refuse_at_once(struct front *f, struct http_exchange *x, enum api_kind kind, int status, const char *why)
 {
     struct api_error error = front_error(status, why);
-    log_info("%s %s %d %s: %s", http_request_id(x), kind_name(kind), status, request_end_names[END_REFUSED], why);
+    log_info("%s %s %d %s: %s", http_request_id(x), request_kind_name(kind), status, request_end_names[END_REFUSED], why);
     f->metrics.ends[END_REFUSED]++;
     front_answer_error(x, &error);
 }

@@ -474,6 +474,11 @@ int supervisor_send(struct supervisor *s, Stoa__Wire__Frame *frame)
     return err;
 }
 
+size_t supervisor_n_waiting(const struct supervisor *s)
+{
+    return s->client ? wire_client_n_waiting(s->client) : 0;
+}
+
 int supervisor_open(struct supervisor **out, const struct supervisor_options *options)
 {
     struct supervisor *s = calloc(1, sizeof *s);

@@ -54,5 +54,6 @@ const char *supervisor_says(struct supervisor *s);            /* what it is doin
 uint64_t supervisor_epoch(const struct supervisor *s);
 /* As wire_client_send(); ERR_PEER while there is no replica. */
 int supervisor_send(struct supervisor *s, Stoa__Wire__Frame *frame);
+size_t supervisor_n_waiting(const struct supervisor *s);      /* bytes that the replica's socket has not taken yet */
 
 #endif

@@ -89,6 +89,11 @@ int wire_client_send(struct wire_client *client, Stoa__Wire__Frame *frame)
     return err;
 }
 
+size_t wire_client_n_waiting(const struct wire_client *client)
+{
+    return stream_n_waiting(&client->stream);
+}
+
 static int take_hello(struct wire_client *client, const Stoa__Wire__Frame *frame)
 {
     if (frame->body_case != STOA__WIRE__FRAME__BODY_HELLO)

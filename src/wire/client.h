@@ -32,5 +32,6 @@ void wire_client_ready(struct wire_client *client, uint32_t events);
 /* Queues a frame, and sends what the socket takes; epoch is filled in.  ERR_PEER: the connection is over, or the Hello has not come yet.
  * ERR_FULL: too much is waiting.  ERR_USAGE: it is longer than a frame may be. */
 int wire_client_send(struct wire_client *client, Stoa__Wire__Frame *frame);
+size_t wire_client_n_waiting(const struct wire_client *client);        /* bytes that the socket has not taken yet */
 
 #endif

@@ -142,6 +142,27 @@ def a_request_dies_twice():
         t.check(f"{name}: the replica is back", s.wait_ready(), s.log[-5:])
 
 
+def many_wait():
+    """A thousand KB of prompts wait when the replica dies: the next one has them all, in the order in which they came."""
+    for name, s, _ in served("many wait", "tp=1", *ONE):
+        answers, threads = [], []
+
+        def ask(number, body):
+            answers.append((number, s.post(COMPLETE, body)))
+        for number in range(4):
+            body = {"prompt": [number + 5] * 900, "max_tokens": 2, "n": 100, "ignore_eos": True} if number else {**ANSWER, "n": 10}
+            threads.append(threading.Thread(target=ask, args=(number, body)))
+            threads[-1].start()
+            n_there = 100 * number
+            t.check(f"{name}: request {number} is there", s.wait_for(lambda: metric(s, "vllm:num_requests_waiting") > n_there, START_S))
+        os.kill(s.ranks(1)[0], KILL)
+        for thread in threads:
+            thread.join()
+        t.equal(f"{name}: all are answered, in their order", [(number, r.status) for number, r in answers], [(number, 200) for number in range(4)])
+        t.equal(f"{name}: all choices too", [len(r.json["choices"]) for _, r in answers if r.status == 200], [10, 100, 100, 100])
+        t.equal(f"{name}: one replica died", metric(s, "stoa_replica_restarts_total"), 1)
+
+
 def the_launcher_dies():
     for name, s, n_ranks in served("the launcher dies", "tp=2"):
         before = s.ranks(n_ranks)
@@ -170,7 +191,8 @@ def a_rank_starts_late(number):
             os.kill(rank, signal.SIGCONT)
         t.check(f"{name}: then it is ready", s.wait_ready(), s.log)
         t.equal(f"{name}: epochs", metric(s, "stoa_replica_epoch"), 1 if number == STOP else 2)
-        t.equal(f"{name}: an answer", s.complete("The sea", 20).status, 200)
+        r = s.complete("The sea", 20)
+        t.check(f"{name}: an answer", r.status == 200, (r, s.log[-9:]))
 
 
 def the_model_is_gone():
@@ -408,7 +430,7 @@ def places():
 def test_what_waits():
     """The longest first."""
     t.side_by_side(lambda case: case[0](*case[1:]), [
-        (the_front_sleeps, "tp=1"), (the_model_is_gone,), (the_official_client_sees_it,), (all_sleep,), (a_request_dies_twice,), (the_launcher_dies,),
+        (the_front_sleeps, "tp=1"), (the_model_is_gone,), (the_official_client_sees_it,), (all_sleep,), (a_request_dies_twice,), (many_wait,), (the_launcher_dies,),
         (a_rank_starts_late, STOP), (a_rank_starts_late, KILL),
         (an_idle_rank_dies, ("tp=1", 0)), (an_idle_rank_dies, ("tp=2", 0)), (an_idle_rank_dies, ("tp=2", 1)),
         (quiet_streams,), (a_long_prefill,), (no_comments,), (drain_too_long, "tp=1"), (drain_too_long, "tp=2"), (a_client_leaves_the_queue,), (places,)])
