@@ -229,8 +229,8 @@ int front_run(const struct front_options *options)
     if (getrandom(&f.id_key, sizeof f.id_key, 0) != sizeof f.id_key)
         return error_set(ERR_FAILED, "the system gives no random numbers");
     if ((options->api_key_file && (err = auth_open(&f.auth, options->api_key_file)) < 0) || (err = loop_open(&f.loop)) < 0 ||
-        (err = take_signals(&f)) < 0 || (err = listen_now(&f)) < 0 || (err = start_replica(&f)) < 0 ||
-        (err = workers_open(&f.workers, f.loop, options->n_workers)) < 0 || (err = loop_run(f.loop)) < 0)
+        (err = take_signals(&f)) < 0 || (err = listen_now(&f)) < 0 || (err = workers_open(&f.workers, f.loop, options->n_workers)) < 0 ||
+        (err = start_replica(&f)) < 0 || (err = loop_run(f.loop)) < 0)
         f.code = err;
     f.is_over = true;
     close_all(&f);

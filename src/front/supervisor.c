@@ -481,13 +481,14 @@ size_t supervisor_n_waiting(const struct supervisor *s)
 
 int supervisor_open(struct supervisor **out, const struct supervisor_options *options)
 {
-    struct supervisor *s = calloc(1, sizeof *s);
     size_t n_words = 0;
-    if (!s)
-        return error_set(ERR_NO_MEMORY, "out of memory for the supervisor");
     while (options->words[n_words])
         n_words++;
-    assert(n_words <= MAX_WORDS);
+    if (n_words > MAX_WORDS)
+        return error_set(ERR_USAGE, "the command line has more than %d words for the replica", MAX_WORDS);
+    struct supervisor *s = calloc(1, sizeof *s);
+    if (!s)
+        return error_set(ERR_NO_MEMORY, "out of memory for the supervisor");
     s->options = *options;
     s->timer.due = on_time;
     prctl(PR_SET_CHILD_SUBREAPER, 1);

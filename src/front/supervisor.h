@@ -40,7 +40,7 @@ struct supervisor_options {
     void *user;
 };
 
-/* Starts the first replica.  ERR_FAILED: it cannot be. */
+/* Starts the first replica.  ERR_FAILED: it cannot be.  ERR_USAGE: there are more than 256 words. */
 int supervisor_open(struct supervisor **out, const struct supervisor_options *options);
 /* Kills what still runs, and does not wait for it. */
 void supervisor_close(struct supervisor *s);

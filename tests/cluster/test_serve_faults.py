@@ -484,7 +484,8 @@ def test_bad_starts():
         os.truncate(cut, os.path.getsize(cut) - 1000)
         for what, args, code in (("no file", (os.path.join(folder, "none.gguf"),), 3), ("a file that was cut", (cut,), 3),
                                  ("a layout that does not fit", (m, "--layout", "tp=16"), 2), ("a context beyond the model's", (m, "--context", "1000000"), 2),
-                                 ("no such flag", (m, "--frobnicate"), 2), ("no such address", (m, "--host", "256.1.1.1"), 2), ("hosts", (m, "--hosts", m), 2)):
+                                 ("no such flag", (m, "--frobnicate"), 2), ("no such address", (m, "--host", "256.1.1.1"), 2), ("hosts", (m, "--hosts", m), 2),
+                                 ("many words", (m, *("--threads", "1") * 129), 2)):
             r = t.stoa("serve", *args, *(() if "--port" in args else ("--port", "0")))
             t.check(f"bad starts: {what}", r.code == code and "stoa: " in r.err, r)
     with Server(m) as s:
