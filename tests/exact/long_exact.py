@@ -8,8 +8,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from exact import (AXES, DEFAULTS, EXPERT_LAYOUTS, LAYOUTS, MIXTURES, SUBJECT, affordable, all_pairs, check_run, each_value_once,
-                   is_ahead, possible, seeded_mixes, t)
+from exact import (AXES, DEFAULTS, EXPERT_LAYOUTS, LAYOUTS, MIXTURES, SUBJECT, affordable, all_pairs, check_run, check_runs, is_ahead,
+                   possible, seeded_mixes, t, values_once)
 
 AVX2 = "avx2" if "avx2" in AXES["isa"] else ""
 
@@ -17,8 +17,7 @@ AVX2 = "avx2" if "avx2" in AXES["isa"] else ""
 def test_all_pairs():
     if not t.have_tiny("all pairs"):
         return
-    for run in all_pairs({**AXES, **SUBJECT}, seed=1):
-        check_run(run, "pairs")
+    check_runs(all_pairs({**AXES, **SUBJECT}, seed=1), "pairs")
 
 
 def test_each_value_once():
@@ -28,29 +27,32 @@ def test_each_value_once():
             ("tiny-qwen3moe-q8_0", 70, {"batch": 3}), ("tiny-gemma3", 300, {}), ("tiny-kquants", 70, {}))
     for model, length, more in rows:
         if not is_ahead(model=model):
-            each_value_once(model, length, **more)
+            check_runs(values_once(model, length, **more), "one axis")
 
 
 def test_layouts_of_mixtures():
     """The product that matters there: who has the experts, who has the tokens, and how many tokens there are."""
     if not t.have_tiny("layouts of mixtures"):
         return
+    runs = []
     for model in MIXTURES:
         for n, layout in enumerate(EXPERT_LAYOUTS):
             run = {**DEFAULTS, "model": model, "layout": layout, "batch": (1, 3, 16)[n % 3], "chunk": (5, 0)[n % 2]}
             if possible(run) and not is_ahead(**run):
-                check_run(run, "mixtures")
-                check_run({**run, "batch": (16, 1, 3)[n % 3], "activations": "f32", "threads": 2}, "mixtures")
+                runs += [run, {**run, "batch": (16, 1, 3)[n % 3], "activations": "f32", "threads": 2}]
+    check_runs(runs, "mixtures")
 
 
 def test_gathered_weights():
     if not t.have_tiny("gathered weights"):
         return
+    runs = []
     for n, layout in enumerate(x for x in LAYOUTS + EXPERT_LAYOUTS if "dp=" in x):
         for model in ("tiny-mixed", "tiny-kquants", "tiny-qwen2", "tiny-gemma3-caps", "tiny-qwen3moe-q4_0", "tiny-legacy-mixtral"):
             run = {**DEFAULTS, "model": model, "layout": layout, "weights": "gathered", "batch": (1, 3, 16)[n % 3]}
             if possible(run) and not is_ahead(**run):
-                check_run(run, "gathered")
+                runs.append(run)
+    check_runs(runs, "gathered")
 
 
 def test_512_tokens():
@@ -66,7 +68,8 @@ def test_512_tokens():
 # ---- real models ----
 def test_each_value_once_on_the_real_model():
     if t.have_model("each value of each axis on SmolLM2"):
-        each_value_once("smollm2", 32)
+        for run in values_once("smollm2", 32):
+            check_run(run, "one axis")
 
 
 def test_mixes_on_the_real_model():
