@@ -127,8 +127,9 @@ $(B)/tests/engine/test_steady: override LDFLAGS += $(patsubst %,-Wl$(comma)--wra
 $(B)/tests/base/test_threads: override LDFLAGS += -Wl,--wrap=sched_yield
 # It puts the clock forward.
 $(B)/tests/front/test_supervisor: override LDFLAGS += -Wl,--wrap=loop_now_ms,--wrap=timer_set
-# These stand for disks and file systems that refuse.
+# These stand for disks, file systems and memory that refuse.
 $(B)/tests/base/test_file: override LDFLAGS += -Wl,--wrap=write
+$(B)/tests/wire/test_frame: override LDFLAGS += -Wl,--wrap=realloc
 $(B)/tests/front/test_http: override LDFLAGS += -Wl,--wrap=getaddrinfo
 $(B)/tests/run/test_packed_file: override LDFLAGS += -Wl,--wrap=flock
 $(B)/tests/format/test_gguf_write: override LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=%,access link renameat2)

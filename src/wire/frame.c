@@ -112,8 +112,10 @@ int frame_append(struct buffer *out, const Stoa__Wire__Frame *message)
         return error_set(ERR_USAGE, "a frame of %zu bytes would be too long", n_bytes);
     const unsigned char length[LENGTH] = { n_bytes & 255, n_bytes >> 8 & 255, n_bytes >> 16 & 255, n_bytes >> 24 };
     buffer_reserve(out, LENGTH + n_bytes);
-    if (out->failed)
+    if (out->failed) {
+        out->failed = false;            /* what was there is whole, and the next frame may find memory */
         return error_set(ERR_NO_MEMORY, "no memory for a frame");
+    }
     buffer_add(out, length, LENGTH);
     out->size += stoa__wire__frame__pack(message, (uint8_t *)out->bytes + out->size);
     out->bytes[out->size] = 0;

@@ -33,7 +33,8 @@ int frame_reader_add(struct frame_reader *reader, const void *bytes, size_t n_by
 int frame_reader_next(struct frame_reader *reader, struct frame *out);
 void frame_reader_release(struct frame_reader *reader);
 
-/* Appends it with its length.  ERR_USAGE: it is too long; ERR_NO_MEMORY.  Then nothing has been appended. */
+/* Appends it with its length.  ERR_USAGE: it is too long; ERR_NO_MEMORY.  Then nothing has been appended, and
+ * the next may be. */
 int frame_append(struct buffer *out, const Stoa__Wire__Frame *message);
 
 #endif

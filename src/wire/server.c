@@ -135,8 +135,8 @@ void wire_server_wake(struct wire_server *server)
 static int queue_frame(struct connection *c, const Stoa__Wire__Frame *frame)
 {
     int err = c->is_dropped ? error_set(ERR_PEER, "the connection has been dropped") : frame_append(&c->queued, frame);
-    if (c->queued.failed || c->queued.size > STREAM_MOST_WAITING)
-        c->is_dropped = true;           /* the thread ends it */
+    if (err == ERR_NO_MEMORY || c->queued.size > STREAM_MOST_WAITING)
+        c->is_dropped = true;           /* the thread ends it: a front that misses a frame would wait for ever */
     return err;
 }
 

@@ -164,6 +164,35 @@ static void test_too_long(void)
     buffer_release(&out);
 }
 
+static bool has_no_memory;
+
+void *__real_realloc(void *old, size_t n_bytes);
+void *__wrap_realloc(void *old, size_t n_bytes);
+void *__wrap_realloc(void *old, size_t n_bytes)
+{
+    return has_no_memory ? NULL : __real_realloc(old, n_bytes);
+}
+
+static void test_no_memory(void)
+{
+    Stoa__Wire__Frame frame = STOA__WIRE__FRAME__INIT;
+    struct buffer out = { 0 };
+    check_begin("a frame without memory is left out, the next is not");
+    append_submit(&out, 1, 5);
+    size_t size = out.size;
+    has_no_memory = true;
+    int err = 0;
+    while (!err)                                        /* while there is room, it needs no memory */
+        if ((err = frame_append(&out, &frame)) == 0)
+            size = out.size;
+    has_no_memory = false;
+    check_int(err, ERR_NO_MEMORY);
+    check_int(out.size, size);
+    check_int(frame_append(&out, &frame), 0);
+    check(out.size > size);
+    buffer_release(&out);
+}
+
 static const struct {
     const char *text;
     int want, family;
@@ -213,6 +242,7 @@ int main(void)
     test_bytes();
     test_bombs();
     test_too_long();
+    test_no_memory();
     test_addresses();
     return check_done();
 }
