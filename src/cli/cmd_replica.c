@@ -24,11 +24,12 @@ static int signal_pipe[2] = { -1, -1 };
 
 static void on_signal(int number)
 {
-    (void)number;
+    int error = errno;
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
-    if (write(signal_pipe[1], "", 1) < 0)
-        return;                         /* it has been told already */
+    ssize_t n = write(signal_pipe[1], "", 1);   /* a full pipe has told it already */
+    (void)number, (void)n;
+    errno = error;
 }
 
 static int open_signal_pipe(void)

@@ -387,6 +387,7 @@ int replica_run(struct engine *e, const struct replica_options *options)
     int err = r.tokens && r.time && r.times ? open_server(&r) : error_set(ERR_NO_MEMORY, "no memory for the replica");
     if (!err) {
         log_info("the replica listens on %s", wire_server_address(r.server));
+        wire_server_wake_by(r.server, options->end_fd);
         err = loop(&r);
     }
     while (r.first)

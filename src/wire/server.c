@@ -12,7 +12,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +25,7 @@
 #define NO_FILES_NAP_US 10000           /* when there is no descriptor for a new connection */
 
 /* What a descriptor is to epoll; connections are numbered from N_FIXED on. */
-enum { FD_WAKE = 1, FD_LISTENER, N_FIXED };
+enum { FD_WAKE = 1, FD_LISTENER, FD_STEP_THREAD, N_FIXED };
 
 struct connection {
     uint64_t number;
@@ -49,11 +48,11 @@ struct wire_server {
     bool has_thread;
     pthread_t thread;
     uint64_t next_number;
-    atomic_bool is_woken;               /* by wire_server_wake() */
 
     pthread_mutex_t lock;
     pthread_cond_t came;                /* an event, or is_woken */
     struct connection *connection[WIRE_MAX_CONNECTIONS];        /* written by the thread alone, under the lock */
+    bool is_woken;                      /* the step thread, by the descriptor that it has named */
     struct wire_event *first, **end;
     size_t n_queued_bytes;
     bool is_closing;
@@ -107,9 +106,10 @@ struct wire_event *wire_server_take(struct wire_server *server, int wait_ms)
     struct timespec until = after_ms(wait_ms);
     bool was_full = false;
     lock(server);
-    while (!server->first && !atomic_exchange(&server->is_woken, false))
+    while (!server->first && !server->is_woken)
         if (!wait_ms || pthread_cond_timedwait(&server->came, &server->lock, &until) == ETIMEDOUT)
             break;
+    server->is_woken = false;
     struct wire_event *event = server->first;
     if (event) {
         server->first = event->next;
@@ -125,10 +125,10 @@ struct wire_event *wire_server_take(struct wire_server *server, int wait_ms)
     return event;
 }
 
-void wire_server_wake(struct wire_server *server)
+void wire_server_wake_by(struct wire_server *server, int fd)
 {
-    atomic_store(&server->is_woken, true);
-    wake_thread(server);
+    struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT, .data.u64 = FD_STEP_THREAD };
+    epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
 /* ---- sending, by the step thread ---- */
@@ -387,9 +387,13 @@ static void take_wake(struct wire_server *server)
     uint64_t n;
     if (read(server->wake, &n, sizeof n) < 0)
         return;
+}
+
+static void wake_step_thread(struct wire_server *server)
+{
     lock(server);
-    if (atomic_load(&server->is_woken))
-        pthread_cond_signal(&server->came);
+    server->is_woken = true;
+    pthread_cond_signal(&server->came);
     unlock(server);
 }
 
@@ -406,6 +410,8 @@ static void *run(void *user)
                 take_wake(server);
             else if (events[i].data.u64 == FD_LISTENER)
                 accept_one(server);
+            else if (events[i].data.u64 == FD_STEP_THREAD)
+                wake_step_thread(server);
             else
                 read_connection(server, events[i].data.u64, events[i].events);
         bool is_closing = serve_connections(server);

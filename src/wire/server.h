@@ -41,11 +41,12 @@ struct wire_event {
     struct frame frame;                 /* the server's */
     struct wire_event *next;
 };
-/* The next event, the caller's; NULL when none comes within wait_ms, or after wire_server_wake(). */
+/* The next event, the caller's; NULL when none comes within wait_ms, or when it is woken. */
 struct wire_event *wire_server_take(struct wire_server *server, int wait_ms);
 void wire_event_free(struct wire_event *event);
-/* wire_server_take() returns soon.  A signal handler may call it. */
-void wire_server_wake(struct wire_server *server);
+/* The first time that the descriptor can be read, or has hung up, a wire_server_take() that waits returns at once, or else the next one.  A
+ * file, of which epoll knows nothing, wakes nobody. */
+void wire_server_wake_by(struct wire_server *server, int fd);
 
 /* Queues a frame for a connection, or for all (WIRE_ALL); never waits.  epoch is filled in.  ERR_PEER: there is no such connection any
  * more; ERR_USAGE: the frame is too long; ERR_NO_MEMORY. */

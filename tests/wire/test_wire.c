@@ -391,10 +391,10 @@ static void test_closing(void)
     wire_server_close(server);
 }
 
-static void *wake_soon(void *server)
+static void *write_soon(void *fd)
 {
     usleep(50000);
-    wire_server_wake(server);
+    check_int(write(*(int *)fd, "x", 1), 1);
     return NULL;
 }
 
@@ -402,12 +402,20 @@ static void test_wake(void)
 {
     struct wire_server *server = server_open(path);
     pthread_t thread;
+    int fds[2];
     double start_s = seconds_now();
-    check_begin("a step thread that waits is woken");
-    pthread_create(&thread, NULL, wake_soon, server);
+    check_begin("a step thread that waits is woken by its descriptor, once");
+    check_int(pipe(fds), 0);
+    wire_server_wake_by(server, fds[0]);
+    pthread_create(&thread, NULL, write_soon, &fds[1]);
     check(!wire_server_take(server, 60000));
     check(seconds_now() - start_s < 30);
     pthread_join(thread, NULL);
+    start_s = seconds_now();
+    check(!wire_server_take(server, 50));
+    check(seconds_now() - start_s >= 0.05);
+    close(fds[0]);
+    close(fds[1]);
     wire_server_close(server);
 }
 
