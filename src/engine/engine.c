@@ -205,9 +205,11 @@ static int open_rank(struct engine *e, const struct model_file *file)
 int engine_open(struct engine **out, const struct model_file *file, const struct engine_options *options, struct comm *world)
 {
     struct engine *e = calloc(1, sizeof *e);
-    int err;
-    if (!e)
-        return error_set(ERR_NO_MEMORY, "out of memory at start");
+    int err = comm_agree(world, e ? 0 : error_set(ERR_NO_MEMORY, "out of memory at start"));
+    if (err < 0) {
+        free(e);
+        return err;
+    }
     e->options = *options;
     e->mesh = options->mesh;
     e->world = world;
