@@ -13,17 +13,26 @@
 #include <unistd.h>
 
 #define BACKLOG 16
+#define LOCK_TRIES 100                  /* at a lock that somebody else holds, 10 ms apart: to bind takes less than one */
 
 /* ---- a path ---- */
-/* Held while a path is looked at and bound, so that of two that start at once none removes the other's. */
-static int lock_folder(const char *path)
+/* Held while a path is looked at and bound, so that of two that start at once none removes the other's.  Anybody may hold it for longer who
+ * can open the folder.  *out is -1 where the folder cannot be opened, which does without a lock. */
+static int lock_folder(int *out, const char *path)
 {
     char copy[sizeof ((struct sockaddr_un *)0)->sun_path];
     memcpy(copy, path, strlen(path) + 1);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0)
-        flock(fd, LOCK_EX);
-    return fd;
+    const char *folder = dirname(copy);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK; i++) {
+        if (i == LOCK_TRIES) {
+            close(fd);
+            return error_set(ERR_FAILED, "unix:%s: another process holds the lock (flock) of the folder %s", path, folder);
+        }
+        usleep(10000);
+    }
+    *out = fd;
+    return 0;
 }
 
 static bool is_dead_socket(const struct address *address)
@@ -41,13 +50,17 @@ static bool is_dead_socket(const struct address *address)
 static int bind_path(struct listener *l)
 {
     const char *path = l->address.socket.path.sun_path;
-    int folder = lock_folder(path);
+    int folder = -1, err = lock_folder(&folder, path);
+    if (err < 0)
+        return err;
     if (is_dead_socket(&l->address))
         unlink(path);
     /* Nobody can connect before listen(), so nobody does before chmod(). */
-    int failed = bind(l->fd, &l->address.socket.any, l->address.n_bytes) < 0 || chmod(path, S_IRUSR | S_IWUSR) < 0 ||
-                 listen(l->fd, BACKLOG) < 0 || lstat(path, &l->file) < 0;
+    bool is_bound = bind(l->fd, &l->address.socket.any, l->address.n_bytes) == 0;
+    bool failed = !is_bound || chmod(path, S_IRUSR | S_IWUSR) < 0 || listen(l->fd, BACKLOG) < 0 || lstat(path, &l->file) < 0;
     int error = errno;
+    if (failed && is_bound)
+        unlink(path);
     if (folder >= 0)
         close(folder);
     return failed ? error_set(error == ENOSPC || error == ENOMEM ? ERR_FAILED : ERR_USAGE, "unix:%s: %s", path, strerror(error)) : 0;

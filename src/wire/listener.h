@@ -15,7 +15,7 @@ struct listener {
     struct stat file;                   /* of the path */
 };
 
-/* ERR_USAGE: no such address, or it is taken. */
+/* ERR_USAGE: no such address, or it is taken.  ERR_FAILED: somebody else keeps the lock of the folder, or the system refuses. */
 int listener_open(struct listener *out, const char *address);
 /* Removes the path, if it is still this socket's. */
 void listener_close(struct listener *listener);

@@ -24,7 +24,7 @@ struct wire_server_options {
     const Stoa__Wire__Hello *hello;     /* copied; protocol is filled in */
 };
 
-/* Listens from now on.  ERR_USAGE: no such address, or it is taken. */
+/* Listens from now on.  ERR_USAGE: no such address, or it is taken; other errors are the system's. */
 int wire_server_open(struct wire_server **out, const struct wire_server_options *options);
 /* What has been sent goes out first, for a second at most.  NULL is fine. */
 void wire_server_close(struct wire_server *server);

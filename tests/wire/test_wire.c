@@ -8,6 +8,7 @@
 #include "wire/frame.h"
 #include "wire/server.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -419,6 +421,15 @@ static void test_wake(void)
     wire_server_close(server);
 }
 
+static bool refuses_chmod;
+
+int __real_chmod(const char *name, mode_t mode);
+int __wrap_chmod(const char *name, mode_t mode);
+int __wrap_chmod(const char *name, mode_t mode)
+{
+    return refuses_chmod ? (errno = EPERM, -1) : __real_chmod(name, mode);
+}
+
 static void test_paths(void)
 {
     struct wire_server *server = server_open(path), *second = NULL;
@@ -446,6 +457,17 @@ static void test_paths(void)
     close(open(path + 5, O_WRONLY | O_CREAT, 0600));
     check_int(wire_server_open(&second, &options), ERR_USAGE);
     check_int(unlink(path + 5), 0);
+    check_begin("a folder that somebody else has locked");
+    int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    check_int(flock(lock, LOCK_EX), 0);
+    check_int(wire_server_open(&second, &options), ERR_FAILED);
+    check(strstr(error_text(), folder));
+    close(lock);
+    check_begin("a path that cannot be its owner's alone is not left there");
+    refuses_chmod = true;
+    check_int(wire_server_open(&second, &options), ERR_USAGE);
+    refuses_chmod = false;
+    check(access(path + 5, F_OK) < 0);
     check_begin("nobody listens there");
     struct front front;
     check_int(front_open(&front, path, EPOCH), ERR_PEER);
