@@ -79,7 +79,10 @@ static int guard_open(struct guard *g)
     g->watched = calloc((size_t)(N_WATCHED + n), sizeof *g->watched);
     if (!g->watched)
         return error_set(ERR_NO_MEMORY, "no memory to watch %d ranks", n);
-    g->watched[WATCH_SIGNALS] = (struct pollfd){ .fd = signalfd(-1, &g->job->signals, SFD_CLOEXEC), .events = POLLIN };
+    int signals = signalfd(-1, &g->job->signals, SFD_CLOEXEC);
+    if (signals < 0)
+        return error_set(ERR_FAILED, "signals cannot be watched: %s", strerror(errno));
+    g->watched[WATCH_SIGNALS] = (struct pollfd){ .fd = signals, .events = POLLIN };
     g->watched[WATCH_LEASH] = (struct pollfd){ .fd = g->job->leash[0] };
     g->watched[WATCH_OUTPUT] = (struct pollfd){ .fd = STDOUT_FILENO };
     return watch_ranks(g);

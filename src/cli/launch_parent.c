@@ -65,6 +65,13 @@ int launch_attend(struct job *job, pid_t guard)
     struct feed feed = { .ended = job->options->no_input || job->options->drains };
     int signals = signalfd(-1, &job->signals, SFD_CLOEXEC | SFD_NONBLOCK), code = 0, status = 0;
 
+    if (signals < 0) {
+        log_own("signals cannot be watched: %s", strerror(errno));
+        job_close_end(&job->input[1]);
+        job_close_end(&job->leash[1]);      /* the guard does the rest */
+        waitpid(guard, &status, 0);
+        return 1;
+    }
     while (waitpid(guard, &status, WNOHANG) == 0) {
         bool full = feed.begin < feed.end || feed.interrupt;
         struct pollfd fds[] = {

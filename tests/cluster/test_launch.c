@@ -3,6 +3,19 @@
  * The program is all three: the test, the command that calls launch_ranks() (`test_launch job SCENARIO N`), and its ranks.
  * A job's processes are known by a mark in their environment.  A dead job has to be gone within 2 s; the test allows five
  * times as much and prints how long it took. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+/* There is none where the test says so: in the guard, which leads its session, or in the parent. */
+static int signalfd_or_none(int fd, const sigset_t *signals, int flags)
+{
+    const char *who = getenv("STOA_TEST_NO_SIGNALFD");
+    return who && !strcmp(who, getsid(0) == getpid() ? "guard" : "parent") ? -1 : signalfd(fd, signals, flags);
+}
+#define signalfd signalfd_or_none
+
 #include "cli/launch.c"         /* the library does not hold it: it belongs to the program */
 #include "cli/launch_guard.c"
 #include "cli/launch_job.c"
@@ -469,6 +482,20 @@ static void test_no_launcher(void)
     check_text(r->error_text, "stoa: no MPI launcher found: install openmpi-bin (scripts/deps does)\n");
 }
 
+static void test_no_signalfd(void)
+{
+    static const char *const who[] = { "parent", "guard" };
+    for (size_t i = 0; i < COUNT_OF(who); i++) {
+        check_begin("the %s cannot watch signals", who[i]);
+        setenv("STOA_TEST_NO_SIGNALFD", who[i], 1);
+        struct run *r = run_start("wait", "2", NULL, -1);
+        unsetenv("STOA_TEST_NO_SIGNALFD");
+        run_finish(r);
+        check_int(r->code, 1);
+        check(!strncmp(r->error_text, "stoa: signals cannot be watched: ", 33));
+    }
+}
+
 static void test_hosts_file(void)
 {
     char path[] = "/tmp/test_launch_hosts.XXXXXX";
@@ -534,6 +561,7 @@ int main(int argc, char **argv)
     test_stopped_rank();
     test_early_ends();
     test_no_launcher();
+    test_no_signalfd();
     test_hosts_file();
     test_parameters();
     test_cannot_start();
