@@ -22,7 +22,7 @@
 
 #define MOST_QUEUED ((size_t)64 << 20)  /* bytes of events that nobody has taken; more is not read */
 #define FLUSH_S 1.0                     /* when the server closes */
-#define NO_FILES_NAP_US 10000           /* when there is no descriptor for a new connection */
+#define PAUSE_S 0.1                     /* in accepting, when there is no descriptor for a new connection */
 
 /* What a descriptor is to epoll; connections are numbered from N_FIXED on. */
 enum { FD_WAKE = 1, FD_LISTENER, FD_STEP_THREAD, N_FIXED };
@@ -48,6 +48,7 @@ struct wire_server {
     bool has_thread;
     pthread_t thread;
     uint64_t next_number;
+    double accept_again_s;              /* INFINITY while the listener is watched; the thread's */
 
     pthread_mutex_t lock;
     pthread_cond_t came;                /* an event, or is_woken */
@@ -227,12 +228,21 @@ static struct connection *open_connection(struct wire_server *server, int fd)
     return NULL;
 }
 
+static void listen_for(struct wire_server *server, uint32_t events)
+{
+    struct epoll_event watch = { .events = events, .data.u64 = FD_LISTENER };
+    epoll_ctl(server->epoll, EPOLL_CTL_MOD, server->listener.fd, &watch);
+}
+
+/* Without descriptors or memory a connection stays in the queue, which would wake us at once again: so it is left alone for a moment. */
 static void accept_one(struct wire_server *server)
 {
     int fd = accept4(server->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-            usleep(NO_FILES_NAP_US);    /* it stays in the queue, and epoll tells of it again */
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            listen_for(server, 0);
+            server->accept_again_s = seconds_now() + PAUSE_S;
+        }
         return;
     }
     struct connection **place = find_place(server), *c = place ? open_connection(server, fd) : NULL;
@@ -397,6 +407,17 @@ static void wake_step_thread(struct wire_server *server)
     unlock(server);
 }
 
+/* How long to wait for news. */
+static int patience_ms(struct wire_server *server, bool is_ending)
+{
+    double left_s = server->accept_again_s - seconds_now();
+    if (left_s <= 0) {
+        listen_for(server, EPOLLIN);
+        server->accept_again_s = INFINITY;
+    }
+    return is_ending ? 10 : server->accept_again_s < INFINITY ? (int)ceil(left_s * 1000) : -1;
+}
+
 static void *run(void *user)
 {
     struct wire_server *server = user;
@@ -404,7 +425,7 @@ static void *run(void *user)
     memory_fill_caches();
     while (seconds_now() < end_s) {
         struct epoll_event events[WIRE_MAX_CONNECTIONS];
-        int n = epoll_wait(server->epoll, events, WIRE_MAX_CONNECTIONS, end_s < INFINITY ? 10 : -1);
+        int n = epoll_wait(server->epoll, events, WIRE_MAX_CONNECTIONS, patience_ms(server, end_s < INFINITY));
         for (int i = 0; i < n; i++)
             if (events[i].data.u64 == FD_WAKE)
                 take_wake(server);
@@ -470,6 +491,7 @@ static struct wire_server *new_server(void)
         return NULL;
     server->listener.fd = server->epoll = server->wake = -1;
     server->next_number = N_FIXED;
+    server->accept_again_s = INFINITY;
     server->end = &server->first;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

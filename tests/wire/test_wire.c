@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -500,6 +501,43 @@ static void test_crowd(void)
     wire_server_close(server);
 }
 
+/* A server that slept for 10 ms, whenever it cannot accept, would take two seconds for the tokens. */
+static void test_no_files(void)
+{
+    enum { N = 200 };
+    struct wire_server *server = server_open(path);
+    struct front front;
+    struct rlimit before, few;
+    char byte;
+    check_begin("without descriptors those who are there are served, and others when there are some");
+    front_open(&front, path, EPOCH);
+    until(&front, front.n_hellos == 1);
+    front_submit(&front, 1, 1);
+    uint64_t connection = expect(server, WIRE_SUBMIT, 1);
+    int late = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), next = dup(late);        /* the next free one */
+    struct address to;
+    close(next);
+    address_read(&to, path);
+    check_int(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){ (rlim_t)next, before.rlim_max };
+    check_int(setrlimit(RLIMIT_NOFILE, &few), 0);
+    check_int(connect(late, &to.socket.any, to.n_bytes), 0);
+    usleep(20000);
+    double start_s = seconds_now();
+    for (uint32_t i = 0; i < N; i++) {
+        send_tokens(server, connection, i, 1);
+        until(&front, front.n_tokens == (int)i + 1);
+    }
+    check(seconds_now() - start_s < 1.5);
+    check(recv(late, &byte, 1, MSG_DONTWAIT) < 0);
+    setrlimit(RLIMIT_NOFILE, &before);
+    setsockopt(late, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){ .tv_sec = (long)PATIENCE_S }, sizeof(struct timeval));
+    check_int(recv(late, &byte, 1, 0), 1);
+    close(late);
+    wire_client_close(front.client);
+    wire_server_close(server);
+}
+
 int main(void)
 {
     log_silence(true);
@@ -517,6 +555,7 @@ int main(void)
     test_wake();
     test_paths();
     test_crowd();
+    test_no_files();
     rmdir(folder);
     return check_done();
 }
