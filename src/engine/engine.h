@@ -111,7 +111,8 @@ struct sequence_request {
 };
 /* Puts it into the queue.  ERR_USAGE: a token that does not exist, too long for the context or for the whole cache. */
 int engine_add(struct engine *e, struct sequence **out, const struct sequence_request *request);
-/* The next turn of a sequence that is done: these tokens from the start, as if it was removed and added. */
+/* The next turn of a sequence that is done: these tokens from the start, as if it was removed and added.  On ERR_USAGE nothing
+ * has changed, on another error it is done and what it had brought is still there. */
 int engine_continue(struct engine *e, struct sequence *s, const struct sequence_request *request);
 /* At any time, also in the middle; its blocks are free at once. */
 void engine_remove(struct engine *e, struct sequence *s);

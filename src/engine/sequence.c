@@ -321,42 +321,69 @@ static struct sequence *open_sequence(struct engine *e)
     return NULL;
 }
 
-/* In the place of `old`, with room for n_room bytes; NULL, and `old` is still there, when there is no memory. */
-static void *copy(void *old, const void *from, size_t n_bytes, size_t n_room)
+/* ---- what a request brings, kept ---- */
+static void *copy(const void *from, size_t n_bytes, size_t n_room)
 {
-    void *to = realloc(old, n_room + 1);
+    void *to = malloc(n_room + 1);
     if (to && n_bytes)
         memcpy(to, from, n_bytes);
     return to;
 }
 
-/* What the request brings, and room for what it will get.  On an error what it had of edits stays. */
-static int make_copies(const struct engine *e, struct sequence *s, const struct sequence_request *r)
-{
-    size_t n_tokens = r->n_tokens * sizeof *s->tokens, n_stop_ids = r->n_stop_ids * sizeof *s->stop_ids;
+struct copies {
     struct edit_table edits;
-    int err = edit_table_open(&edits, r, e->model.n_vocab);
-    if (err < 0)
-        return err;
-    edit_table_release(&s->edits);
-    s->edits = edits;
-    void *tokens = copy(s->tokens, r->tokens, n_tokens, n_tokens + r->n_new * sizeof *s->tokens);
-    s->tokens = tokens ? tokens : s->tokens;
-    void *stop_ids = copy(s->stop_ids, r->stop_ids, n_stop_ids, n_stop_ids);
-    s->stop_ids = stop_ids ? stop_ids : s->stop_ids;
-    void *salt = copy(s->salt, r->salt.bytes, r->salt.n_bytes, r->salt.n_bytes);
-    s->salt = salt ? salt : s->salt;
-    return tokens && stop_ids && salt ? 0 : error_set(ERR_NO_MEMORY, "no memory for a sequence");
+    int32_t *tokens, *stop_ids;         /* tokens: with room for what it will get */
+    void *salt;
+};
+
+static void copies_release(struct copies *c)
+{
+    edit_table_release(&c->edits);
+    free(c->tokens);
+    free(c->stop_ids);
+    free(c->salt);
 }
 
-/* Into the queue.  Of a sequence that was there before only its memory is left. */
-static int enter(struct engine *e, struct sequence *s, const struct sequence_request *r)
+/* All, or an error and nothing is held. */
+static int copies_init(struct copies *c, const struct engine *e, const struct sequence_request *r)
 {
-    int err = make_copies(e, s, r);
+    size_t n_tokens = r->n_tokens * sizeof *c->tokens, n_stop_ids = r->n_stop_ids * sizeof *c->stop_ids;
+    *c = (struct copies){ 0 };
+    int err = edit_table_open(&c->edits, r, e->model.n_vocab);
     if (err < 0)
         return err;
-    if (!(s->client = queue_client(&e->queue, r->client)))
+    c->tokens = copy(r->tokens, n_tokens, n_tokens + r->n_new * sizeof *c->tokens);
+    c->stop_ids = copy(r->stop_ids, n_stop_ids, n_stop_ids);
+    c->salt = copy(r->salt.bytes, r->salt.n_bytes, r->salt.n_bytes);
+    if (c->tokens && c->stop_ids && c->salt)
+        return 0;
+    copies_release(c);
+    return error_set(ERR_NO_MEMORY, "no memory for a sequence");
+}
+
+/* Its own ones go, these stay. */
+static void take_copies(struct sequence *s, struct copies *c)
+{
+    struct copies old = { s->edits, s->tokens, s->stop_ids, s->salt };
+    s->edits = c->edits;
+    s->tokens = c->tokens;
+    s->stop_ids = c->stop_ids;
+    s->salt = c->salt;
+    copies_release(&old);
+}
+
+/* Into the queue, or an error and nothing has changed. */
+static int enter(struct engine *e, struct sequence *s, const struct sequence_request *r)
+{
+    struct copies copies;
+    int err = copies_init(&copies, e, r);
+    if (err < 0)
+        return err;
+    if (!(s->client = queue_client(&e->queue, r->client))) {
+        copies_release(&copies);
         return error_set(ERR_NO_MEMORY, "no memory for a client");
+    }
+    take_copies(s, &copies);
     s->request = *r;
     s->request.salt.bytes = r->salt.bytes ? s->salt : NULL;
     s->n_tokens = s->n_landed = r->n_tokens;
