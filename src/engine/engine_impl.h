@@ -101,12 +101,12 @@ struct engine {
     float *scratch;                     /* [threads][n_vocab]: of a search for a cut */
     struct buffer *found;               /* [n_rows]: candidates */
     struct late_row *late_row;          /* [n_rows] */
-    struct buffer late;                 /* what they point into, on other ranks than the leader's */
+    struct buffer late;                 /* what they point into, on other ranks than the leader's; there a whole row's edits */
     struct sample_bin *bins;            /* [ranks of tp, but no fewer than threads][SAMPLE_BINS] */
     struct plan_limits limits;          /* of the plans of every group */
     struct plan *plan;                  /* follower: the decoded plan */
     char *plan_bytes;
-    struct buffer result;
+    struct buffer result;               /* follower: of the plan; leader: candidates of a row that it has whole */
     double last_work_s;                 /* follower: when a step with tokens was over */
 
     /* the leader */
