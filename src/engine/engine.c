@@ -189,9 +189,7 @@ static int open_rank(struct engine *e, const struct model_file *file)
         return err;
     e->is_last_stage = mesh_coordinate(&e->mesh, e->rank, AXIS_PP) + 1 == e->mesh.size[AXIS_PP];
     e->logits = program_output(e->program, "logits", &e->n_slice);
-    struct label_info labels[N_LABELS] = { [LABEL_VOCAB] = { .n_elements = e->model.n_vocab, .width = 1, .unit = 16 } };
-    e->vocab = label_range(labels, LABEL_VOCAB, e->mesh.n_shares ? e->mesh.share : NULL, e->mesh.size[AXIS_TP],
-                           mesh_coordinate(&e->mesh, e->rank, AXIS_TP));
+    e->vocab = engine_vocab(e, mesh_coordinate(&e->mesh, e->rank, AXIS_TP));
     if ((err = plan_open(&e->plan, &e->limits)) < 0)
         return err;
     e->plan_bytes = malloc(plan_max_bytes(e->plan));
@@ -321,6 +319,12 @@ uint32_t engine_last_stage_rank(const struct engine *e, uint32_t group, uint32_t
     return mesh_peer(&e->mesh, mesh_peer(&e->mesh, first, AXIS_PP, e->mesh.size[AXIS_PP] - 1), AXIS_TP, i);
 }
 
+struct range engine_vocab(const struct engine *e, uint32_t i)
+{
+    struct label_info labels[N_LABELS] = { [LABEL_VOCAB] = { .n_elements = e->model.n_vocab, .width = 1, .unit = 16 } };
+    return label_range(labels, LABEL_VOCAB, e->mesh.n_shares ? e->mesh.share : NULL, e->mesh.size[AXIS_TP], i);
+}
+
 /* ---- running ---- */
 #define PROBE_BYTES (1ul << 30)         /* of the ranks of a host together: more than caches hold */
 
@@ -359,10 +363,11 @@ struct rank_time engine_own_time(const struct engine *e)
 void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset)
 {
     struct program_counters c;
+    struct rank_time time = engine_own_time(e);
     program_counters(e->program, &c);
     *out = (struct rank_counters){ .rank = e->rank, .weight_bytes = c.weight_bytes, .weights_mapped = c.weights_mapped,
-                                   .peak_bytes = memory_peak(), .wait_s = c.wait_s, .wire_s = c.wire_s,
-                                   .compute_s = MAX(c.step_s - c.wait_s - c.wire_s, 0), .bytes_sent = c.bytes_sent,
+                                   .peak_bytes = memory_peak(), .wait_s = time.wait_s, .wire_s = time.wire_s,
+                                   .compute_s = time.compute_s, .bytes_sent = c.bytes_sent,
                                    .n_hidden = c.n_hidden, .peaks = e->peaks };
     memcpy(out->work, c.work, sizeof out->work);
     memcpy(out->hidden_square, c.hidden_square, sizeof out->hidden_square);

@@ -1,6 +1,6 @@
-/* engine_impl.h: shared by engine.c (open, close), follower.c (the loop of a rank), result.c (candidates and logits on their way
- * to the leader), and the leader's own: sequence.c, tables.c (its blocks), queue.c (who is next), schedule.c (what goes into a plan),
- * flight.c (plans on their way), leader.c (its steps). */
+/* engine_impl.h: shared by engine.c (open, close), follower.c (the loop of a rank), result.c (candidates and logits for the leader),
+ * and the leader's own: sequence.c, tables.c (its blocks), queue.c (who is next), schedule.c (what goes into a plan), flight.c (plans on
+ * their way), result_merge.c (what they have brought), leader.c (its steps). */
 #ifndef STOA_ENGINE_IMPL_H
 #define STOA_ENGINE_IMPL_H
 
@@ -139,6 +139,8 @@ int result_collect(struct engine *e, const struct plan *plan, const struct buffe
 /* Most bytes of a rank's candidates for a row, and for a plan; rows of whole logits come beyond. */
 size_t result_max_row_bytes(void);
 size_t result_max_bytes(const struct engine *e);
+
+/* result_merge.c */
 /* Leader: group by group, rank by rank of the last stage, takes rows and hands them to their sequences. */
 int result_apply(struct engine *e, struct flight *f);
 
@@ -154,6 +156,8 @@ struct rank_time engine_own_time(const struct engine *e);
 void engine_own_counters(struct engine *e, struct rank_counters *out, bool reset);
 /* i-th rank of the last stage of a group along dp */
 uint32_t engine_last_stage_rank(const struct engine *e, uint32_t group, uint32_t i);
+/* The ids of which the i-th rank along tp has the logits. */
+struct range engine_vocab(const struct engine *e, uint32_t i);
 
 /* leader.c */
 int leader_open(struct engine *e);
