@@ -120,16 +120,16 @@ void engine_remove(struct engine *e, struct sequence *s);
 int engine_step(struct engine *e);
 
 enum sequence_end {
-    SEQUENCE_RUNS,              /* it has not ended */
-    SEQUENCE_STOP,              /* a stop id was picked: sequence_stop_id() */
-    SEQUENCE_LENGTH,            /* all n_new are there */
-    SEQUENCE_FULL,              /* the cache cannot hold more of it */
-    SEQUENCE_CANCELLED,         /* sequence_stop() */
-    SEQUENCE_FAILED,            /* it went wrong, for itself alone: sequence_error() */
+    SEQUENCE_END_NONE,          /* it has not ended */
+    SEQUENCE_END_STOP,          /* a stop id was picked: sequence_stop_id() */
+    SEQUENCE_END_LENGTH,        /* all n_new are there */
+    SEQUENCE_END_FULL,          /* the cache cannot hold more of it */
+    SEQUENCE_END_CANCELLED,     /* sequence_stop() */
+    SEQUENCE_END_FAILED,        /* it went wrong, for itself alone: sequence_error() */
 };
 enum sequence_end sequence_end(const struct sequence *s);
 int32_t sequence_stop_id(const struct sequence *s);
-/* Of SEQUENCE_FAILED the code, with its line set as error_text(); else 0. */
+/* Of SEQUENCE_END_FAILED the code, with its line set as error_text(); else 0. */
 int sequence_error(const struct sequence *s);
 bool sequence_is_done(const struct sequence *s);
 /* The generated tokens so far, those of `tokens` not among them. */

@@ -42,9 +42,9 @@ struct sequence {
     uint32_t copy_from[GRAPH_MAX_CACHE_GROUPS];
     bool has_copy;                      /* the block after the published ones begins as a copy of these */
     bool stopped;                       /* nothing more is planned of it; how it ended: */
-    enum sequence_end end;              /* SEQUENCE_RUNS also when n_new has been reached */
+    enum sequence_end end;              /* SEQUENCE_END_NONE also when n_new has been reached */
     int32_t stop_id, *stop_ids;
-    char why[128];                      /* of SEQUENCE_FAILED */
+    char why[128];                      /* of SEQUENCE_END_FAILED */
     struct edit_table edits;            /* of the logits of its next token */
 };
 
@@ -197,7 +197,7 @@ bool sequence_bans_stop_ids(const struct sequence *s);
 void sequence_take_token(struct sequence *s, struct token_event *event);
 /* The first end of several is the one that counts. */
 void sequence_end_with(struct sequence *s, enum sequence_end end);
-/* SEQUENCE_FAILED, with the line of the error that is set. */
+/* SEQUENCE_END_FAILED, with the line of the error that is set. */
 void sequence_fail(struct sequence *s);
 void sequence_take_row(struct sequence *s, uint32_t position, const float *logits, uint32_t n_vocab);
 /* WAITING to RUNNING, in this group; false, and nothing has changed, when there is no room. */
@@ -205,7 +205,7 @@ bool sequence_begin(struct engine *e, struct sequence *s, uint32_t group);
 /* When it is about to be planned: the first time, what it need not compute is known. */
 void sequence_count_in(struct engine *e, struct sequence *s);
 /* RUNNING to WAITING. */
-void sequence_push_out(struct engine *e, struct sequence *s);
+void sequence_preempt(struct engine *e, struct sequence *s);
 /* To DONE, when it is. */
 void sequence_settle(struct engine *e, struct sequence *s);
 

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define BEAT_S 1.0
+#define ASK_S 1.0               /* between two steps that ask how the ranks are */
 
 /* ---- open and close ---- */
 /* Every node of the prefix cache has a block or is before one that has, but for what sequences have begun on. */
@@ -125,7 +125,7 @@ static void ask_for_beat(struct engine *e, struct flight *f)
         return;
     for (uint32_t g = 0; g < e->n_groups; g++)
         f->group[g].plan->header.flags |= PLAN_BEAT;
-    e->next_beat_s = f->start_s + BEAT_S;
+    e->next_beat_s = f->start_s + ASK_S;
 }
 
 static int launch(struct engine *e, struct flight *f)

@@ -100,7 +100,7 @@ struct sequence *queue_next(const struct queue *q, uint64_t step)
     return best;
 }
 
-void queue_let_in(struct queue *q, struct sequence *s)
+void queue_admit(struct queue *q, struct sequence *s)
 {
     queue_remove(q, s);
     q->served = MAX(q->served, s->client->served);

@@ -44,7 +44,7 @@ void queue_remove(struct queue *q, struct sequence *s);
 /* The one that is next at this step, or NULL; it stays in the queue. */
 struct sequence *queue_next(const struct queue *q, uint64_t step);
 /* It is let in: queue_remove(), and its client's share counts from here. */
-void queue_let_in(struct queue *q, struct sequence *s);
+void queue_admit(struct queue *q, struct sequence *s);
 void queue_check(const struct queue *q);
 
 #endif

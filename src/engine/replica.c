@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 #define PROGRESS_S 0.1                  /* between two, while there is something to do */
-#define BEAT_S 0.5                      /* while there is nothing */
+#define IDLE_BEAT_S 0.5                 /* while there is nothing */
 
-struct request {
-    struct request *next;
+struct replica_request {
+    struct replica_request *next;
     struct replica *replica;
     uint64_t connection, number;
     struct sequence *sequence;
@@ -29,7 +29,7 @@ struct replica {
     const struct replica_options *options;
     struct engine *engine;
     struct wire_server *server;
-    struct request *first;              /* in no order that matters; n_requests of them */
+    struct replica_request *first;      /* in no order that matters; n_requests of them */
     uint32_t n_requests;
     struct outbox outbox;
     int32_t *tokens;                    /* [context]: prompt and answer so far of the request that comes in */
@@ -43,7 +43,7 @@ struct replica {
 /* ---- what goes out ---- */
 static void on_token(void *user, const struct token_event *event)
 {
-    struct request *request = user;
+    struct replica_request *request = user;
     outbox_add(&request->replica->outbox, request->connection, request->number, event);
 }
 
@@ -106,21 +106,21 @@ static void send_progress(struct replica *r)
     frame.body_case = STOA__WIRE__FRAME__BODY_PROGRESS;
     frame.progress = &progress;
     wire_server_send(r->server, WIRE_ALL, &frame);
-    r->next_progress_s = seconds_now() + (r->first ? PROGRESS_S : BEAT_S);
+    r->next_progress_s = seconds_now() + (r->first ? PROGRESS_S : IDLE_BEAT_S);
 }
 
 /* ---- requests ---- */
-static struct request **find(struct replica *r, uint64_t connection, uint64_t number)
+static struct replica_request **find(struct replica *r, uint64_t connection, uint64_t number)
 {
-    for (struct request **link = &r->first; *link; link = &(*link)->next)
+    for (struct replica_request **link = &r->first; *link; link = &(*link)->next)
         if ((*link)->connection == connection && (*link)->number == number)
             return link;
     return NULL;
 }
 
-static void forget(struct replica *r, struct request **link)
+static void forget(struct replica *r, struct replica_request **link)
 {
-    struct request *request = *link;
+    struct replica_request *request = *link;
     *link = request->next;
     r->n_requests--;
     engine_remove(r->engine, request->sequence);
@@ -130,11 +130,11 @@ static void forget(struct replica *r, struct request **link)
 static Stoa__Wire__Reason reason(enum sequence_end end)
 {
     switch (end) {
-    case SEQUENCE_STOP:
+    case SEQUENCE_END_STOP:
         return STOA__WIRE__REASON__REASON_STOP;
-    case SEQUENCE_CANCELLED:
+    case SEQUENCE_END_CANCELLED:
         return STOA__WIRE__REASON__REASON_CANCELLED;
-    case SEQUENCE_FAILED:
+    case SEQUENCE_END_FAILED:
         return STOA__WIRE__REASON__REASON_FAILED;
     default:
         return STOA__WIRE__REASON__REASON_LENGTH;
@@ -142,9 +142,9 @@ static Stoa__Wire__Reason reason(enum sequence_end end)
 }
 
 /* The last word on a request, and its end. */
-static void end(struct replica *r, struct request **link, Stoa__Wire__Reason why, const char *text)
+static void end(struct replica *r, struct replica_request **link, Stoa__Wire__Reason why, const char *text)
 {
-    struct request *request = *link;
+    struct replica_request *request = *link;
     Stoa__Wire__Finish f = STOA__WIRE__FINISH__INIT;
     char copy[256];
     snprintf(copy, sizeof copy, "%s", text);
@@ -161,7 +161,7 @@ static void end(struct replica *r, struct request **link, Stoa__Wire__Reason why
 static void end_those_that_are_done(struct replica *r)
 {
     double now_s = seconds_now();
-    for (struct request **link = &r->first; *link;) {
+    for (struct replica_request **link = &r->first; *link;) {
         struct sequence *s = (*link)->sequence;
         if (sequence_is_done(s))
             end(r, link, reason(sequence_end(s)), sequence_error(s) < 0 ? error_text() : "");
@@ -207,7 +207,7 @@ static struct sample_params params(const Stoa__Wire__Sampling *s)
 }
 
 /* The wire's counts are of the whole answer, the engine's of what is still to come. */
-static int add_sequence(struct replica *r, struct request *request, const Stoa__Wire__Submit *s)
+static int add_sequence(struct replica *r, struct replica_request *request, const Stoa__Wire__Submit *s)
 {
     const Stoa__Wire__Sampling none = STOA__WIRE__SAMPLING__INIT, *sampling = s->sampling ? s->sampling : &none;
     uint32_t n_so_far = (uint32_t)s->n_so_far, n_tokens = (uint32_t)s->n_prompt + n_so_far;
@@ -239,10 +239,11 @@ static void submit(struct replica *r, const struct wire_event *event)
         refuse(r, event, true, "as many requests are in work and waiting as may be");
         return;
     }
-    struct request *request = calloc(1, sizeof *request);
+    struct replica_request *request = calloc(1, sizeof *request);
     int err = request ? 0 : error_set(ERR_NO_MEMORY, "no memory for a request");
     if (!err) {
-        *request = (struct request){ .replica = r, .connection = event->connection, .number = event->request, .give_up_s = INFINITY };
+        *request = (struct replica_request){ .replica = r, .connection = event->connection, .number = event->request,
+                                              .give_up_s = INFINITY };
         if (event->submit->queue_ms)
             request->give_up_s = seconds_now() + event->submit->queue_ms / 1000.0;
         err = add_sequence(r, request, event->submit);
@@ -259,7 +260,7 @@ static void submit(struct replica *r, const struct wire_event *event)
 
 static void take(struct replica *r, const struct wire_event *event)
 {
-    struct request **link = event->kind == WIRE_GONE ? &r->first : find(r, event->connection, event->request);
+    struct replica_request **link = event->kind == WIRE_GONE ? &r->first : find(r, event->connection, event->request);
     switch (event->kind) {
     case WIRE_SUBMIT:
         if (link)

@@ -18,7 +18,7 @@ static bool may_come(const struct group *group, uint32_t n_sequences)
 }
 
 /* Of the groups that have so many sequences the one that knows most of its beginning, the first of several; else any that has room. */
-static bool let_in_beside(struct engine *e, struct sequence *s, uint32_t n_sequences)
+static bool admit_beside(struct engine *e, struct sequence *s, uint32_t n_sequences)
 {
     uint32_t best = 0, most = 0;
     for (uint32_t g = 0; g < e->n_groups && e->n_groups > 1; g++) {
@@ -37,10 +37,10 @@ static bool let_in_beside(struct engine *e, struct sequence *s, uint32_t n_seque
 }
 
 /* The fewer sequences a group has, the better. */
-static bool let_in(struct engine *e, struct sequence *s)
+static bool admit(struct engine *e, struct sequence *s)
 {
     for (uint32_t n = 0; n < e->limits.n_sequences; n++)
-        if (let_in_beside(e, s, n))
+        if (admit_beside(e, s, n))
             return true;
     return false;
 }
@@ -51,7 +51,7 @@ static void let_all_in(struct engine *e)
     struct sequence *s;
     while ((s = queue_next(&e->queue, e->counted.steps)) != NULL) {
         sequence_settle(e, s);
-        if (s->state == SEQUENCE_WAITING && !let_in(e, s))
+        if (s->state == SEQUENCE_WAITING && !admit(e, s))
             return;
     }
 }
@@ -146,7 +146,7 @@ static bool make_room(struct engine *e, struct group *group, struct sequence *s,
         struct sequence *last = last_in_standing(e, group);
         if (last == s)
             return false;
-        sequence_push_out(e, last);
+        sequence_preempt(e, last);
     }
     return true;
 }
@@ -186,9 +186,9 @@ static uint32_t add_decode(struct engine *e, struct group *group, struct group_p
             add_tokens(e, to, s, 1);
             n++;
         } else if (group->n_sequences > 1) {
-            sequence_push_out(e, s);
+            sequence_preempt(e, s);
         } else {
-            sequence_end_with(s, SEQUENCE_FULL);
+            sequence_end_with(s, SEQUENCE_END_FULL);
             sequence_settle(e, s);
         }
     return n;

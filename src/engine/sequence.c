@@ -33,15 +33,15 @@ static bool has_work(const struct sequence *s)
 
 bool sequence_is_done(const struct sequence *s)
 {
-    return sequence_end(s) != SEQUENCE_RUNS;
+    return sequence_end(s) != SEQUENCE_END_NONE;
 }
 
 /* ---- how it ends ---- */
 enum sequence_end sequence_end(const struct sequence *s)
 {
-    if (s->end != SEQUENCE_RUNS)
+    if (s->end != SEQUENCE_END_NONE)
         return s->end;
-    return has_work(s) || s->n_in_flight ? SEQUENCE_RUNS : SEQUENCE_LENGTH;
+    return has_work(s) || s->n_in_flight ? SEQUENCE_END_NONE : SEQUENCE_END_LENGTH;
 }
 
 int32_t sequence_stop_id(const struct sequence *s)
@@ -51,19 +51,19 @@ int32_t sequence_stop_id(const struct sequence *s)
 
 int sequence_error(const struct sequence *s)
 {
-    return s->end == SEQUENCE_FAILED ? error_set(ERR_FAILED, "%s", s->why) : 0;
+    return s->end == SEQUENCE_END_FAILED ? error_set(ERR_FAILED, "%s", s->why) : 0;
 }
 
 void sequence_end_with(struct sequence *s, enum sequence_end end)
 {
-    if (sequence_end(s) == SEQUENCE_RUNS)
+    if (sequence_end(s) == SEQUENCE_END_NONE)
         s->end = end;
     s->stopped = true;
 }
 
 void sequence_stop(struct sequence *s)
 {
-    sequence_end_with(s, SEQUENCE_CANCELLED);
+    sequence_end_with(s, SEQUENCE_END_CANCELLED);
 }
 
 void sequence_fail(struct sequence *s)
@@ -71,7 +71,7 @@ void sequence_fail(struct sequence *s)
     if (!s)
         return;
     snprintf(s->why, sizeof s->why, "%s", error_text());
-    sequence_end_with(s, SEQUENCE_FAILED);
+    sequence_end_with(s, SEQUENCE_END_FAILED);
 }
 
 const int32_t *sequence_new_tokens(const struct sequence *s, uint32_t *n)
@@ -134,7 +134,7 @@ void sequence_take_token(struct sequence *s, struct token_event *event)
         return;
     if (is_stop_id(s, event->id)) {
         s->stop_id = event->id;
-        sequence_end_with(s, SEQUENCE_STOP);
+        sequence_end_with(s, SEQUENCE_END_STOP);
         return;
     }
     event->index = s->request.n_generated + s->n_tokens - s->request.n_tokens;
@@ -213,7 +213,7 @@ bool sequence_begin(struct engine *e, struct sequence *s, uint32_t group)
         s->n_planned = s->n_confirmed = 0;
         return false;
     }
-    queue_let_in(&e->queue, s);
+    queue_admit(&e->queue, s);
     link_by_standing(&e->group[group], s);
     s->state = SEQUENCE_RUNNING;
     s->is_fresh = true;
@@ -228,7 +228,7 @@ static void leave_group(struct engine *e, struct sequence *s)
     tables_release(e, s);
 }
 
-void sequence_push_out(struct engine *e, struct sequence *s)
+void sequence_preempt(struct engine *e, struct sequence *s)
 {
     leave_group(e, s);
     e->group[s->group].is_tight = true;
@@ -390,7 +390,7 @@ static int enter(struct engine *e, struct sequence *s, const struct sequence_req
     s->n_planned = s->n_confirmed = s->n_in_flight = s->n_stale = s->n_charged = s->n_cached = s->n_preemptions = 0;
     s->next_row = r->all_rows ? 0 : r->n_tokens - 1;
     s->stopped = s->is_fresh = s->is_counted = false;
-    s->end = SEQUENCE_RUNS;
+    s->end = SEQUENCE_END_NONE;
     s->arrival = e->queue.n_arrivals++;
     s->since_step = e->counted.steps;
     s->arrived_s = seconds_now();

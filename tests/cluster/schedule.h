@@ -82,7 +82,7 @@ static inline void answer_alone(const struct sequence_request *request, int32_t 
     while (world_step(lone))
         ;
     const int32_t *tokens = sequence_new_tokens(s, &n);
-    check_int(sequence_end(s), SEQUENCE_LENGTH);
+    check_int(sequence_end(s), SEQUENCE_END_LENGTH);
     if (check_int(n, request->n_new))
         memcpy(to, tokens, n * sizeof *to);
     engine_remove(lone, s);
@@ -126,7 +126,7 @@ static inline void check_answer(const struct sequence *s, const int32_t *want, u
     uint32_t n;
     const int32_t *tokens = sequence_new_tokens(s, &n);
     check(sequence_is_done(s));
-    if (sequence_end(s) == SEQUENCE_FULL)
+    if (sequence_end(s) == SEQUENCE_END_FULL)
         check(n < n_want);
     else if (!check_int(n, n_want))
         return;

@@ -123,7 +123,7 @@ static void check_full_logits(const struct model_file *file, const struct world_
         return;
     for (uint32_t r = 0; r < N_REQUESTS; r++) {
         struct sequence_request request = request_of(r, &heard);
-        check_int(answer(e, &request), SEQUENCE_LENGTH);
+        check_int(answer(e, &request), SEQUENCE_END_LENGTH);
         check_bytes("the answer", &heard, &alone[r], sizeof heard);
     }
     engine_close(e);
@@ -142,7 +142,7 @@ static void find_answers(const struct model_file *file, const struct world_row *
     make_requests(e);
     for (uint32_t r = 0; r < N_REQUESTS; r++) {
         struct sequence_request request = request_of(r, &alone[r]);
-        check_int(answer(e, &request), SEQUENCE_LENGTH);
+        check_int(answer(e, &request), SEQUENCE_END_LENGTH);
         check_int(alone[r].n, N_NEW);
     }
     engine_close(e);
@@ -164,7 +164,7 @@ static void test_together(struct engine *e)
     while (world_step(e))
         ;
     for (uint32_t r = 0; r < N_REQUESTS; r++) {
-        check_int(sequence_end(s[r]), SEQUENCE_LENGTH);
+        check_int(sequence_end(s[r]), SEQUENCE_END_LENGTH);
         if (!check_bytes("the answer", &heard[r], &alone[r], sizeof heard[r]))
             printf("    request %u\n", r);
         n_preemptions += sequence_n_preemptions(s[r]);
@@ -189,7 +189,7 @@ static void test_resumed(struct engine *e)
         request.n_tokens += n;
         request.n_generated = n;
         request.n_new -= n;
-        check_int(answer(e, &request), SEQUENCE_LENGTH);
+        check_int(answer(e, &request), SEQUENCE_END_LENGTH);
         if (check_int(heard.n, N_NEW - n))
             check_bytes("what follows", heard.token, alone[r].token + n, heard.n * sizeof *heard.token);
     }
@@ -218,7 +218,7 @@ static void test_stop_ids(struct engine *e)
         request.n_stop_ids = 2;
         struct sequence *s = world_add(e, &request);
         world_finish(e, s);
-        check_int(sequence_end(s), SEQUENCE_STOP);
+        check_int(sequence_end(s), SEQUENCE_END_STOP);
         check_int(sequence_stop_id(s), alone[r].token[n].id);
         check_int(heard.n, n);
         check_bytes("before it", heard.token, alone[r].token, n * sizeof *heard.token);
@@ -229,7 +229,7 @@ static void test_stop_ids(struct engine *e)
         request.n_stop_ids = 2;
         request.min_new = n + 3;
         enum sequence_end end = answer(e, &request);
-        check(heard.n >= MIN(n + 3, N_NEW) && (end == SEQUENCE_STOP || end == SEQUENCE_LENGTH));
+        check(heard.n >= MIN(n + 3, N_NEW) && (end == SEQUENCE_END_STOP || end == SEQUENCE_END_LENGTH));
         for (uint32_t i = 0; i < heard.n; i++)
             check(heard.token[i].id != stop_ids[0] && heard.token[i].id != stop_ids[1]);
     }
@@ -249,7 +249,7 @@ static void test_min_new(struct engine *e)
         request.stop_ids = &stop_id;
         request.n_stop_ids = 1;
         request.min_new = min_new;
-        check_int(answer(e, &request), SEQUENCE_STOP);
+        check_int(answer(e, &request), SEQUENCE_END_STOP);
         check_int(heard.n, min_new);
     }
 }
@@ -264,7 +264,7 @@ static void test_bias(struct engine *e)
     request.wants_logprobs = true;
     request.n_top = 3;
     request.bias = &forced;
-    check_int(answer(e, &request), SEQUENCE_LENGTH);
+    check_int(answer(e, &request), SEQUENCE_END_LENGTH);
     for (uint32_t i = 0; i < N_NEW; i++)
         check(heard.token[i].id == 42 && heard.token[i].logprob <= heard.token[i].top[0].logprob);
     check(heard.token[0].logprob < -0.5f && heard.token[0].top[0].id == alone[8].token[0].id);
@@ -273,7 +273,7 @@ static void test_bias(struct engine *e)
     request = request_of(8, &heard);
     request.bias = banned;
     request.n_bias = 1;
-    check_int(answer(e, &request), SEQUENCE_LENGTH);
+    check_int(answer(e, &request), SEQUENCE_END_LENGTH);
     check(heard.token[0].id != alone[8].token[0].id);
 }
 
@@ -331,7 +331,7 @@ static void test_broken(struct engine *e)
     while (world_step(e))
         ;
     for (uint32_t r = 0; r < N_REQUESTS; r++) {
-        check_int(sequence_end(s[r]), r % 3 ? SEQUENCE_LENGTH : SEQUENCE_FAILED);
+        check_int(sequence_end(s[r]), r % 3 ? SEQUENCE_END_LENGTH : SEQUENCE_END_FAILED);
         check_int(sequence_error(s[r]), r % 3 ? 0 : ERR_FAILED);
         if (r % 3)
             check_bytes("the answer", &heard[r], &alone[r], sizeof heard[r]);

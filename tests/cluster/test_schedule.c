@@ -52,7 +52,7 @@ static void test_never_fits(struct engine *e)
     for (uint32_t steps = 0; !sequence_is_done(s) && steps < 200; steps++)
         check(engine_step(e) >= 0);
     sequence_new_tokens(s, &n);
-    check_int(sequence_end(s), SEQUENCE_FULL);
+    check_int(sequence_end(s), SEQUENCE_END_FULL);
     check_int(n, 8 * 16 - 100 + 1);
     check_answer(s, want, 50);
     engine_remove(e, s);
@@ -116,7 +116,7 @@ static void test_pushed_out(struct engine *e)
         s[i] = world_add(e, &request);
         if (i == 1) {
             world_step(e);
-            sequence_push_out(e, s[1]);
+            sequence_preempt(e, s[1]);
         }
     }
     for (uint32_t i = 0; i < 5; i++)
@@ -283,7 +283,7 @@ static void test_cancelled(struct engine *e)
         sequence_stop(s);
         for (uint32_t i = 0; i < 2 && holds_blocks(e, s); i++)
             world_step(e);
-        check(!holds_blocks(e, s) && sequence_end(s) == SEQUENCE_CANCELLED);
+        check(!holds_blocks(e, s) && sequence_end(s) == SEQUENCE_END_CANCELLED);
         engine_remove(e, s);
         engine_remove(e, other);
         engine_check(e);

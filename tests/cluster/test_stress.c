@@ -32,7 +32,7 @@ static void go(struct engine *e, struct stress *t, uint32_t i)
     uint32_t r = t->which[i];
     if (sequence_is_done(t->s[i])) {
         check_answer(t->s[i], answer[r], n_new[r]);
-        t->n_full += sequence_end(t->s[i]) == SEQUENCE_FULL;
+        t->n_full += sequence_end(t->s[i]) == SEQUENCE_END_FULL;
         t->n_answered++;
     } else {
         t->n_cancelled++;
@@ -50,7 +50,7 @@ static void push_one_out(struct engine *e, uint64_t round)
     while (s && n--)
         s = s->next;
     if (s && group->n_sequences > 1)
-        sequence_push_out(e, s);
+        sequence_preempt(e, s);
 }
 
 static void test_stress(struct engine *e, const char *name, uint32_t push_every)

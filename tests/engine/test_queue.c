@@ -20,11 +20,11 @@ static void test_aged(void)
     check(queue_next(&q, QUEUE_AGED) == &s[0]);
     s[1].n_preemptions = 1;
     check(queue_next(&q, QUEUE_AGED) == &s[1]);
-    queue_let_in(&q, &s[1]);
+    queue_admit(&q, &s[1]);
     check(queue_next(&q, QUEUE_AGED) == &s[0]);
-    queue_let_in(&q, &s[0]);
+    queue_admit(&q, &s[0]);
     check_int(q.served, 1000);
-    queue_let_in(&q, &s[2]);
+    queue_admit(&q, &s[2]);
     check(!queue_next(&q, QUEUE_AGED));
     for (uint32_t i = 0; i < 3; i++)
         queue_leave_client(&q, s[i].client);
