@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "front/socket_folder.h"
 #include "wire/client.h"
 #include "wire/frame.h"
@@ -158,26 +159,10 @@ static bool reap(struct supervisor *s)
     return pid == 0;
 }
 
-/* Fields 3 and 22 of /proc/PID/stat; 0: no such process. */
-static uint64_t start_time(pid_t pid, char *state)
-{
-    char path[32], line[1024];
-    unsigned long long time = 0;
-    *state = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    const char *rest = file && fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
-    if (rest)
-        sscanf(rest + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", state, &time);
-    if (file)
-        fclose(file);
-    return time;
-}
-
 /* Whether the process is there, and its state.  A number below 1 would name many processes, and a time of 0 is that of none. */
 static bool is_there(const struct rank *rank, char *state)
 {
-    return rank->is_here && rank->pid > 0 && rank->start_time && start_time(rank->pid, state) == rank->start_time;
+    return rank->is_here && rank->pid > 0 && rank->start_time && process_start_time(rank->pid, state) == rank->start_time;
 }
 
 /* Ranks whose guard is gone or stuck. */
