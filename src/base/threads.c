@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/work.h"
 
-#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -61,6 +61,16 @@ static void *worker_main(void *arg)
             return NULL;
         pool->fn(pool->user, w->index);
     }
+}
+
+int thread_start(pthread_t *out, const pthread_attr_t *attr, void *(*run)(void *), void *user)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int err = pthread_create(out, attr, run, user);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err;
 }
 
 static int start_worker(struct worker *worker)

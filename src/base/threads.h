@@ -5,8 +5,12 @@
 #ifndef STOA_BASE_THREADS_H
 #define STOA_BASE_THREADS_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
+
+/* pthread_create() with all signals blocked in the new thread: they are for the others.  0 or an errno.  attr may be NULL. */
+int thread_start(pthread_t *out, const pthread_attr_t *attr, void *(*run)(void *), void *user);
 
 struct pool;
 

@@ -2,10 +2,10 @@
 
 #include "base/base.h"
 #include "base/error.h"
+#include "base/threads.h"
 #include "base/memory.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #define STACK_BYTES (8ul << 20)         /* templates and JSON recurse; a limit (ulimit -s), also none, may give threads less */
@@ -129,15 +129,11 @@ uint32_t workers_n_jobs(const struct workers *workers)
 static int start_thread(struct workers *workers)
 {
     pthread_attr_t attr;
-    sigset_t all, before;
-    sigfillset(&all);
     int err = pthread_attr_init(&attr);
     if (err)
         return err;
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     if ((err = pthread_attr_setstacksize(&attr, STACK_BYTES)) == 0)
-        err = pthread_create(&workers->thread[workers->n_threads], &attr, worker_main, workers);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+        err = thread_start(&workers->thread[workers->n_threads], &attr, worker_main, workers);
     pthread_attr_destroy(&attr);
     workers->n_threads += err == 0;
     return err;

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -462,14 +461,9 @@ static int watch(struct wire_server *server, int fd, uint64_t what)
     return fd < 0 ? -1 : epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* Signals are for the other threads. */
 static int start_thread(struct wire_server *server)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = pthread_create(&server->thread, NULL, run, server);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int error = thread_start(&server->thread, NULL, run, server);
     server->has_thread = !error;
     return error ? error_set(ERR_NO_MEMORY, "no thread for the connections: %s", strerror(error)) : 0;
 }
