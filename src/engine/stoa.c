@@ -125,7 +125,7 @@ static int begin(stoa_model *m, const int32_t *prompt, size_t n_prompt, size_t n
 int stoa_generate(stoa_model *m, const int32_t *prompt, size_t n_prompt, size_t n_new, const stoa_sampling *sampling,
                   stoa_token_fn *on_token, void *user)
 {
-    int err = begin(m, prompt, n_prompt, n_new, sampling);
+    int err = on_token ? begin(m, prompt, n_prompt, n_new, sampling) : error_set(ERR_USAGE, "there is nobody to give the tokens to");
     uint32_t taken = 0, n;
     bool stopped = false;
     while (err >= 0 && !stopped && !sequence_is_done(m->sequence)) {

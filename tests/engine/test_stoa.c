@@ -62,6 +62,11 @@ static void test_model(const char *path)
     check_int(stoa_generate(one, ids, 0, 1, NULL, keep, &a), STOA_USAGE);
     check_int(stoa_generate(one, ids, n, (size_t)stoa_context(one) + 1, NULL, keep, &a), STOA_USAGE);
     check_int(stoa_generate(one, ids, n, 1, &(stoa_sampling){ .temperature = NAN, .top_p = 1 }, keep, &a), STOA_USAGE);
+    check_int(stoa_generate(one, ids, n, 1, NULL, NULL, NULL), STOA_USAGE);
+    check_int(stoa_logits(one, &outside, 1, logits), STOA_USAGE);
+    size_t n_bytes = 7;
+    check_text(stoa_token_bytes(one, outside, &n_bytes), "");
+    check_int(n_bytes, 0);
     a = (struct answer){ 0 };
     check_int(stoa_generate(one, ids, n, 8, NULL, keep, &a), 0);
     check_bytes("tokens after errors", a.ids, b.ids, b.n * sizeof *b.ids);
