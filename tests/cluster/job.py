@@ -1,6 +1,7 @@
 """A job of stoa seen from outside: its processes are known by a mark in their environment, so that other jobs of this machine do
 not matter."""
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -105,5 +106,5 @@ class Job:
 
 
 def stoa_lines(err):
-    """Without the progress that a slow machine is told of while it loads."""
-    return [line for line in err.splitlines() if line.startswith("stoa:") and not line.startswith("stoa: loading:")]
+    """With or without the time before it, as a server writes it; without the progress that a slow machine is told of while it loads."""
+    return [line for line in err.splitlines() if re.match(r"(\S+Z )?stoa:(?! loading:)", line)]
