@@ -6,7 +6,6 @@ import random
 import sys
 import threading
 import time
-import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from server import Server, Stream
@@ -123,19 +122,21 @@ def ask(server, path, body, leave_after=0):
 
 
 def at_once(functions):
-    """Each in a thread of its own; what they return, in order."""
-    results = [None] * len(functions)
+    """Each in a thread of its own; what they return, in order.  When all have ended, the first exception of theirs is raised here."""
+    results, errors = [None] * len(functions), []
 
     def run(i):
         try:
             results[i] = functions[i]()
-        except Exception:
-            results[i] = traceback.format_exc()
+        except Exception as e:
+            errors.append(e)
     threads = [threading.Thread(target=run, args=(i,)) for i in range(len(functions))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if errors:
+        raise errors[0]
     return results
 
 
@@ -177,23 +178,28 @@ def is_idle(server):
 
 
 class Looking:
-    """look() again and again, on a thread; `with` ends it."""
+    """look() again and again, on a thread; `with` ends it, and raises what has ended it before."""
 
     def __init__(self, server):
-        self.server, self.is_over = server, threading.Event()
+        self.server, self.is_over, self.error = server, threading.Event(), None
         self.thread = threading.Thread(target=self.look_on)
 
     def look_on(self):
-        while not self.is_over.is_set():
-            self.look()
+        try:
+            while not self.is_over.is_set():
+                self.look()
+        except Exception as e:
+            self.error = e
 
     def __enter__(self):
         self.thread.start()
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, kind, *_):
         self.is_over.set()
         self.thread.join()
+        if self.error and not kind:
+            raise self.error
 
 
 class Watch(Looking):

@@ -48,13 +48,16 @@ class Job:
     def __enter__(self):
         return self
 
-    def __exit__(self, *exception):
+    def kill_all(self):
         for pid in self.pids():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
         self.process.wait()
+
+    def __exit__(self, *exception):
+        self.kill_all()
         for name in self.segments():        # of a guard that was killed as well
             shutil.rmtree(f"/dev/shm/{name}", ignore_errors=True)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
@@ -67,9 +70,9 @@ class Job:
         self.seen.update(pids)
         return pids
 
-    def segments(self):
-        """What is in /dev/shm: folders with the name of the process that started ranks."""
-        return [x for x in os.listdir("/dev/shm") if x.startswith(tuple(f"stoa.{pid}." for pid in self.seen))]
+    def segments(self, pids=None):
+        """What is in /dev/shm of these processes, or of all that were seen: folders with the name of the process that started ranks."""
+        return [x for x in os.listdir("/dev/shm") if x.startswith(tuple(f"stoa.{pid}." for pid in pids or self.seen))]
 
     def rank(self, number):
         """The process of a rank, or None."""

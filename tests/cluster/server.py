@@ -3,7 +3,6 @@ import http.client
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -50,7 +49,6 @@ class Server(Job):
     """`stoa serve MODEL --port 0 ...`; `with` waits until it is ready, unless told not to."""
 
     def __init__(self, model, *args, is_ready=True, **more):
-        self.seen = set()
         super().__init__("serve", model, "--port", "0", *args, stdout=subprocess.DEVNULL, **more)
         self.log, self.port, self.has_log = [], None, threading.Condition()
         self.reader = threading.Thread(target=self.read_log, daemon=True)
@@ -94,14 +92,9 @@ class Server(Job):
         end = time.monotonic() + ALLOWED_S
         while self.pids() and time.monotonic() < end:
             time.sleep(0.02)
-        for pid in self.pids():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        self.kill_all()
         self.reader.join(10)
-        self.process.stderr.close()
-        self.folder.cleanup()
+        super().__exit__(*exception)
         faults = [line for line in self.log if "Sanitizer" in line or "runtime error" in line]
         t.check("no sanitizer has anything to say", not faults, faults)
         untimed = [line for line in self.log if "stoa: " in line and not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z stoa: ", line)]
@@ -152,17 +145,6 @@ class Server(Job):
         return Stream(self, path, {**body, "stream": True}, headers or {})
 
     # ---- its processes ----
-    def pids(self):
-        """And remembers them: a job's shared memory has the name of the process that has started it."""
-        found = super().pids()
-        self.seen.update(found)
-        return found
-
-    def nothing_is_left(self, name, start):
-        super().nothing_is_left(name, start)
-        segments = [x for x in os.listdir("/dev/shm") if x.startswith("stoa.") and x.split(".")[1] in map(str, self.seen)]
-        t.check(f"{name}: no replica has left anything in /dev/shm", not segments, segments)
-
     @staticmethod
     def command(pid):
         with open(f"/proc/{pid}/comm") as f:

@@ -16,7 +16,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from clients import is_idle
+from clients import Looking, is_idle
 from job import ALLOWED_S, cpu_seconds
 from server import START_S, Server, ready, t, text_of
 
@@ -40,23 +40,28 @@ def metric(s, name):
     return s.metrics()[name]
 
 
+class Probes(Looking):
+    """At all three, 20 times a second."""
+
+    def __init__(self, server):
+        super().__init__(server)
+        self.answers = []
+
+    def look(self):
+        self.answers.append([self.server.status(path) for path in ("/live", "/health", "/ready")])
+        time.sleep(0.05)
+
+
 def goes_red_and_comes_back(name, s):
     """Waits until the port says that nothing is served, and until it is; the port answers all the time."""
-    answers, stop, start = [], threading.Event(), time.monotonic()
-
-    def watch():
-        while not stop.is_set():
-            answers.append((s.status("/live"), s.status("/health"), s.status("/ready")))
-            time.sleep(0.05)
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    red = s.wait_for(lambda: any(a[2] == 503 for a in answers), RED_S)
-    t.check(f"{name}: /ready turns red", red, s.log[-5:])
-    red_s = time.monotonic() - start
-    back = s.wait_for(lambda: answers[-1][2] == 200, BACK_S)
-    t.check(f"{name}: and is back", back, s.log[-5:])
-    stop.set()
-    watcher.join()
+    start = time.monotonic()
+    with Probes(s) as probes:
+        answers = probes.answers
+        red = s.wait_for(lambda: any(a[2] == 503 for a in answers), RED_S)
+        t.check(f"{name}: /ready turns red", red, s.log[-5:])
+        red_s = time.monotonic() - start
+        back = s.wait_for(lambda: answers[-1][2] == 200, BACK_S)
+        t.check(f"{name}: and is back", back, s.log[-5:])
     if os.environ.get("TEST_TIMES"):
         print(f"{red_s:8.2f} s  until red, back after {time.monotonic() - start:.2f} s: {name}")
     t.check(f"{name}: the port is open all the time, /live is 200", all(a[0] == 200 for a in answers), answers)
