@@ -131,7 +131,7 @@ $(B)/tests/front/test_supervisor: override LDFLAGS += -Wl,--wrap=loop_now_ms,--w
 $(B)/tests/base/test_file: override LDFLAGS += -Wl,--wrap=write
 $(B)/tests/wire/test_frame: override LDFLAGS += -Wl,--wrap=realloc
 $(B)/tests/wire/test_wire: override LDFLAGS += -Wl,--wrap=chmod
-$(B)/tests/front/test_http: override LDFLAGS += -Wl,--wrap=getaddrinfo
+$(B)/tests/front/test_http: override LDFLAGS += -Wl,--wrap=getaddrinfo,--wrap=realloc
 $(B)/tests/run/test_packed_file: override LDFLAGS += -Wl,--wrap=flock
 $(B)/tests/format/test_gguf_write: override LDFLAGS += $(patsubst %,-Wl$(comma)--wrap=%,access link renameat2)
 tests: $(tests)

@@ -98,11 +98,11 @@ static void empty_output(struct connection *c)
     c->n_out_sent = 0;
 }
 
-/* False: the client is gone, or memory. */
+/* False: the client is gone, or memory.  What there was no memory for is not sent in part, nor what comes after it. */
 static bool send_output(struct connection *c, size_t *n_sent)
 {
     *n_sent = 0;
-    while (has_output(c) && *n_sent < SENT_BYTES) {
+    while (!c->out.failed && has_output(c) && *n_sent < SENT_BYTES) {
         size_t n_left = MIN(c->out.size - c->n_out_sent, SENT_BYTES - *n_sent);
         ssize_t n = n_left ? send(c->watch.fd, c->out.bytes + c->n_out_sent, n_left, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
         if (n < 0 && errno != EINTR)

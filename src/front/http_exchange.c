@@ -166,6 +166,7 @@ static void add_head(struct http_exchange *x, int status, const char *content_ty
     struct connection *c = x->connection;
     const char *origin = c->server->options.cors_origin;
     struct buffer *out = &c->out;
+    out->failed |= x->headers.failed;
     buffer_printf(out, "HTTP/1.1 %d %s\r\n", status, http_reason(status));
     http_add_date(out);
     buffer_printf(out, "x-request-id: %s\r\n", x->request_id);

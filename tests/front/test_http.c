@@ -313,6 +313,43 @@ static void test_bad_addresses(void)
     end();
 }
 
+/* The program is linked so that a buffer's memory comes from here. */
+static _Thread_local bool is_out_of_memory;
+void *__real_realloc(void *bytes, size_t n_bytes);
+void *__wrap_realloc(void *bytes, size_t n_bytes);
+void *__wrap_realloc(void *bytes, size_t n_bytes)
+{
+    return is_out_of_memory ? NULL : __real_realloc(bytes, n_bytes);
+}
+
+static bool admit_without_memory(struct http_exchange *x, const struct http_route *route, void *user)
+{
+    (void)route;
+    (void)user;
+    http_add_header(x, "X-A", "1");
+    is_out_of_memory = true;
+    http_add_header(x, "X-B", "a value that is much longer than what there is room for, so that memory has to be asked for");
+    is_out_of_memory = false;
+    return true;
+}
+
+static void test_no_memory(void)
+{
+    static const char *const asked[] = { GET("/hello") CLOSE "\r\n", GET("/whole") CLOSE "\r\n", GET("/stream") CLOSE "\r\n" };
+    struct http_options options = usual();
+    options.admit = admit_without_memory;
+    begin(&options);
+    check_begin("no answer lacks a header for want of memory");
+    for (size_t i = 0; i < COUNT_OF(asked); i++) {
+        buffer_add_text(&prepared, "whole");
+        char *got = ask(asked[i]);
+        check(!*got);
+        free(got);
+    }
+    buffer_release(&prepared);
+    end();
+}
+
 int main(void)
 {
     test_answers();
@@ -322,5 +359,6 @@ int main(void)
     test_cors();
     test_addresses();
     test_bad_addresses();
+    test_no_memory();
     return check_done();
 }
