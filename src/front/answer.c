@@ -212,9 +212,9 @@ bool answer_take_token(struct answer *a, uint32_t choice, const Stoa__Wire__Toke
 
 /* ---- its end ---- */
 
-static void fail_as(struct answer *a, int status, const char *type, const char *code, const char *text)
+static void fail_as(struct answer *a, int status, const char *code, const char *text)
 {
-    struct api_error error = { .status = status, .type = type, .code = code };
+    struct api_error error = { .status = status, .type = api_error_type(status), .code = code };
     snprintf(error.message, sizeof error.message, "%s", text);
     answer_fail(a, &error);
 }
@@ -224,16 +224,16 @@ static void fail_as_finished(struct answer *a, const Stoa__Wire__Finish *finish)
     const char *text = finish->error && *finish->error ? finish->error : "the answer could not be finished";
     switch (finish->reason) {
     case STOA__WIRE__REASON__REASON_TIMEOUT:
-        fail_as(a, 503, "server_error", "timeout", "the request waited too long for its turn");
+        fail_as(a, 503, "timeout", "the request waited too long for its turn");
         break;
     case STOA__WIRE__REASON__REASON_REFUSED:
         if (finish->is_full)
-            fail_as(a, 429, "rate_limit_error", "overloaded", text);
+            fail_as(a, 429, "overloaded", text);
         else
-            fail_as(a, 400, "invalid_request_error", NULL, text);
+            fail_as(a, 400, NULL, text);
         break;
     default:
-        fail_as(a, 500, "server_error", NULL, text);
+        fail_as(a, 500, NULL, text);
     }
 }
 

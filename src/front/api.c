@@ -11,6 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *api_error_type(int status)
+{
+    switch (status) {
+    case 401: return "authentication_error";
+    case 404: return "not_found_error";
+    case 429: return "rate_limit_error";
+    case 503: return "service_unavailable_error";
+    default:  return status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
 void api_write_error(struct buffer *out, const struct api_error *error)
 {
     struct json_out j = { .to = out };
@@ -32,7 +43,7 @@ void api_write_error(struct buffer *out, const struct api_error *error)
 
 int api_no_memory(struct api_error *error)
 {
-    *error = (struct api_error){ .status = 503, .type = "server_error", .message = "no memory for this request" };
+    *error = (struct api_error){ .status = 503, .type = api_error_type(503), .message = "no memory for this request" };
     return -1;
 }
 

@@ -49,6 +49,8 @@ struct api_error {
     char param[64];                         /* "" : null */
     char message[512];
 };
+/* "rate_limit_error" of 429, and so on: the same for a status wherever it comes from. */
+const char *api_error_type(int status);
 /* Fills it in as a 400 and returns -1.  param: the field's name, NULL for none. */
 int api_refuse(struct api_error *error, const char *param, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int api_no_memory(struct api_error *error);             /* the same as a 503 */

@@ -209,7 +209,7 @@ int api_refuse(struct api_error *error, const char *param, const char *format, .
 {
     va_list args;
     va_start(args, format);
-    *error = (struct api_error){ .status = 400, .type = "invalid_request_error" };
+    *error = (struct api_error){ .status = 400, .type = api_error_type(400) };
     snprintf(error->param, sizeof error->param, "%s", param ? param : "");
     vsnprintf(error->message, sizeof error->message, format, args);
     va_end(args);

@@ -11,20 +11,9 @@
 #include <string.h>
 
 /* ---- errors ------------------------------------------------------------------------------------------------------------- */
-static const char *error_type(int status)
-{
-    switch (status) {
-    case 401: return "authentication_error";
-    case 404: return "not_found_error";
-    case 429: return "rate_limit_error";
-    case 503: return "service_unavailable_error";
-    default:  return status < 500 ? "invalid_request_error" : "server_error";
-    }
-}
-
 struct api_error front_error(int status, const char *text)
 {
-    struct api_error error = { .status = status, .type = error_type(status), .code = status == 401 ? "invalid_api_key" : NULL };
+    struct api_error error = { .status = status, .type = api_error_type(status), .code = status == 401 ? "invalid_api_key" : NULL };
     snprintf(error.message, sizeof error.message, "%s", text);
     return error;
 }

@@ -399,7 +399,7 @@ static void test_failures(void)
         { STOA__WIRE__REASON__REASON_REFUSED, true, 429, "{\"error\": {\"message\": \"a rank died\", \"type\": \"rate_limit_error\", "
                                                          "\"param\": null, \"code\": \"overloaded\"}}" },
         { STOA__WIRE__REASON__REASON_TIMEOUT, false, 503,
-          "{\"error\": {\"message\": \"the request waited too long for its turn\", \"type\": \"server_error\", \"param\": null, \"code\": "
+          "{\"error\": {\"message\": \"the request waited too long for its turn\", \"type\": \"service_unavailable_error\", \"param\": null, \"code\": "
           "\"timeout\"}}" },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
