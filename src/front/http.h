@@ -80,17 +80,13 @@ const char *http_method(const struct http_exchange *x);
 const char *http_path(const struct http_exchange *x);           /* decoded, without the query */
 const char *http_path_rest(const struct http_exchange *x);      /* of a prefix route */
 const char *http_header(const struct http_exchange *x, const char *name);       /* of any case; NULL: none.  Several are joined with ", " */
-const char *http_body(const struct http_exchange *x, size_t *n_bytes);     /* until the answer begins; a 0 follows it */
-/* The caller's now; NULL when it is empty.  It counts among the server's bodies until the answer begins.  On the loop's thread
+/* The body is the caller's now; NULL when it is empty.  It counts among the server's bodies until the answer begins.  On the loop's thread
  * http_give_back() frees it, which of a long one takes many turns (server NULL: it is closed, and that no longer matters); elsewhere
  * discard_now(). */
 char *http_take_body(struct http_exchange *x, size_t *n_bytes);
 void http_give_back(struct http_server *server, char *bytes, size_t n_bytes);
 const char *http_request_id(const struct http_exchange *x);     /* the client's x-request-id when it is plain and short, else one of ours */
 const char *http_client_address(const struct http_exchange *x);  /* without its port; of an IPv6 one its network, /64 */
-struct http_server *http_exchange_server(const struct http_exchange *x);
-int64_t http_begun_ms(const struct http_exchange *x);           /* when its head was there, of the loop's clock */
-uint64_t http_n_sent(const struct http_exchange *x);            /* bytes of the answer, its head too, that the socket has taken */
 
 /* Called once when the client is gone or the server closes, before an answer was complete. */
 void http_on_gone(struct http_exchange *x, void (*gone)(void *user), void *user);

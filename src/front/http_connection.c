@@ -181,7 +181,6 @@ static void step_answer(struct connection *c)
         http_connection_close(c);
         return;
     }
-    x->n_sent += n_sent + n_more;
     if (!has_output(c)) {
         timer_clear(c->server->loop, &c->timer);
         if (x->has_ended && !x->fill) {

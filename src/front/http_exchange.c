@@ -24,13 +24,6 @@ const char *http_path_rest(const struct http_exchange *x)
     return http_path(x) + (x->route ? strlen(x->route->path) : 0);
 }
 
-const char *http_body(const struct http_exchange *x, size_t *n_bytes)
-{
-    const struct buffer *body = &x->connection->parser.body;
-    *n_bytes = body->size;
-    return body->bytes ? body->bytes : "";
-}
-
 char *http_take_body(struct http_exchange *x, size_t *n_bytes)
 {
     struct buffer *body = &x->connection->parser.body;
@@ -57,21 +50,6 @@ const char *http_request_id(const struct http_exchange *x)
 const char *http_client_address(const struct http_exchange *x)
 {
     return x->connection->address;
-}
-
-struct http_server *http_exchange_server(const struct http_exchange *x)
-{
-    return x->connection->server;
-}
-
-int64_t http_begun_ms(const struct http_exchange *x)
-{
-    return x->begun_ms;
-}
-
-uint64_t http_n_sent(const struct http_exchange *x)
-{
-    return x->n_sent;
 }
 
 /* "a, b, c"; the first alone when memory is out. */
@@ -126,7 +104,7 @@ static void name_it(struct http_exchange *x)
 
 void http_exchange_begin(struct connection *c)
 {
-    c->exchange = (struct http_exchange){ .connection = c, .begun_ms = loop_now_ms(c->server->loop) };
+    c->exchange = (struct http_exchange){ .connection = c };
     name_it(&c->exchange);
     c->must_close = !c->parser.request.keep_alive;
 }

@@ -30,7 +30,6 @@ struct http_exchange {
     struct connection *connection;
     const struct http_route *route;     /* NULL: none */
     char request_id[65];
-    int64_t begun_ms;
     struct arena arena;                 /* joined headers */
     struct buffer headers;              /* of the answer */
     void (*gone)(void *user);
@@ -38,7 +37,6 @@ struct http_exchange {
     http_fill_fn *fill;                 /* NULL: not a stream */
     void *fill_user;
     int status;                         /* 0: no answer yet */
-    uint64_t n_sent;
     bool is_chunked;                    /* the stream as it is sent */
     bool is_hungry;                     /* fill() may have something */
     bool has_ended;                     /* all of the answer is in the connection's output */

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_EVENTS = 128, SLOW_US = 5000, LONGEST_WAIT_MS = 60000 };
+enum { MOST_EVENTS = 128, LONGEST_WAIT_MS = 60000 };
 
 struct loop {
     int epoll_fd;
@@ -25,7 +25,6 @@ struct loop {
     _Atomic(struct loop_job *) posted;  /* the newest first */
     atomic_bool must_stop;
     int64_t measured_us, worst_us;
-    uint64_t n_slow;
 };
 
 static int64_t clock_us(void)
@@ -41,7 +40,6 @@ static void measure(struct loop *loop)
     int64_t now_us = clock_us(), took_us = now_us - loop->measured_us;
     loop->measured_us = now_us;
     loop->worst_us = MAX(loop->worst_us, took_us);
-    loop->n_slow += took_us > SLOW_US;
 }
 
 double loop_worst_ms(struct loop *loop)
@@ -49,11 +47,6 @@ double loop_worst_ms(struct loop *loop)
     double worst_ms = 1e-3 * (double)loop->worst_us;
     loop->worst_us = 0;
     return worst_ms;
-}
-
-uint64_t loop_n_slow(const struct loop *loop)
-{
-    return loop->n_slow;
 }
 
 /* ---- watches ---- */

@@ -53,8 +53,7 @@ void loop_post(struct loop *loop, struct loop_job *job);
 /* On the loop's thread: runs what has been posted, and what that posts. */
 void loop_run_posted(struct loop *loop);
 
-/* The longest callback since the last call, and how many took over 5 ms since the loop was opened. */
+/* The longest callback since the last call. */
 double loop_worst_ms(struct loop *loop);
-uint64_t loop_n_slow(const struct loop *loop);
 
 #endif
