@@ -17,18 +17,18 @@ enum {
     LINGER_BODIES = 4,                  /* times the longest body is dropped at most */
 };
 
-static void set_deadline(struct connection *c, int ms)
+static void set_deadline(struct http_connection *c, int ms)
 {
     timer_set(c->server->loop, &c->timer, loop_now_ms(c->server->loop) + ms);
 }
 
-static void watch_for(struct connection *c, uint32_t events)
+static void watch_for(struct http_connection *c, uint32_t events)
 {
     watch_change(c->server->loop, &c->watch, events);
 }
 
 /* ---- who may be given up ---- */
-static void leave_line(struct connection *c)
+static void leave_line(struct http_connection *c)
 {
     if (!c->line_link)
         return;
@@ -40,7 +40,7 @@ static void leave_line(struct connection *c)
     c->line_link = NULL;
 }
 
-static void join_line(struct connection *c, struct connection_line *line)
+static void join_line(struct http_connection *c, struct http_connection_line *line)
 {
     leave_line(c);
     c->next_in_line = NULL;
@@ -53,16 +53,17 @@ static void join_line(struct connection *c, struct connection_line *line)
 
 bool http_connection_give_up_one(struct http_server *server)
 {
-    struct connection *resting = server->resting.first, *speaking = server->speaking.first;
+    struct http_connection *resting = server->resting.first, *speaking = server->speaking.first;
     bool is_slow = speaking && loop_now_ms(server->loop) - speaking->since_ms >= HTTP_SLOW_MS;
-    struct connection *c = is_slow ? speaking : resting;         /* who has just come may be about to ask: newcomers do not push each other out */
+    /* Who has just come may be about to ask: newcomers do not push each other out. */
+    struct http_connection *c = is_slow ? speaking : resting;
     if (c)
         http_connection_close(c);
     return c;
 }
 
 /* ---- bodies ---- */
-static void count_body(struct connection *c)
+static void count_body(struct http_connection *c)
 {
     size_t n_bytes = c->parser.body.size + c->n_body_taken;
     c->server->n_body_bytes += n_bytes - c->n_body_counted;
@@ -70,7 +71,7 @@ static void count_body(struct connection *c)
 }
 
 /* When the answer is there: nobody asks for the request's body any more, and a long one is not kept as long as a stream runs. */
-void http_connection_drop_body(struct connection *c)
+void http_connection_drop_body(struct http_connection *c)
 {
     http_server_discard(c->server, &c->parser.body);
     c->n_body_taken = 0;
@@ -78,13 +79,13 @@ void http_connection_drop_body(struct connection *c)
 }
 
 /* ---- out ---- */
-static bool has_output(const struct connection *c)
+static bool has_output(const struct http_connection *c)
 {
     return c->n_out_sent < c->out.size || c->whole.size;
 }
 
 /* What stood in it has been sent. */
-static void empty_output(struct connection *c)
+static void empty_output(struct http_connection *c)
 {
     bool failed = c->out.failed;
     if (c->whole.size || c->out.capacity > KEPT_BYTES)
@@ -99,7 +100,7 @@ static void empty_output(struct connection *c)
 }
 
 /* False: the client is gone, or memory.  What there was no memory for is not sent in part, nor what comes after it. */
-static bool send_output(struct connection *c, size_t *n_sent)
+static bool send_output(struct http_connection *c, size_t *n_sent)
 {
     *n_sent = 0;
     while (!c->out.failed && has_output(c) && *n_sent < SENT_BYTES) {
@@ -115,7 +116,7 @@ static bool send_output(struct connection *c, size_t *n_sent)
     return !c->out.failed;
 }
 
-static void linger(struct connection *c)
+static void linger(struct http_connection *c)
 {
     if (c->peer_has_closed || shutdown(c->watch.fd, SHUT_WR)) {
         http_connection_close(c);
@@ -130,7 +131,7 @@ static void linger(struct connection *c)
 }
 
 /* As long as it goes on sending, but no longer than a body may take, and not for ever. */
-static void drop_input(struct connection *c)
+static void drop_input(struct http_connection *c)
 {
     const struct http_limits *limits = &c->server->options.limits;
     ssize_t n = recv(c->watch.fd, NULL, DROPPED_BYTES, MSG_DONTWAIT | MSG_TRUNC);
@@ -144,7 +145,7 @@ static void drop_input(struct connection *c)
         set_deadline(c, (int)MIN(left_ms, HTTP_LINGER_MS));
 }
 
-static void await_request(struct connection *c)
+static void await_request(struct http_connection *c)
 {
     bool has_input = c->n_in_used < c->in.size;
     c->state = CONNECTION_IDLE;
@@ -155,7 +156,7 @@ static void await_request(struct connection *c)
         http_connection_list(c);
 }
 
-static void end_answer(struct connection *c)
+static void end_answer(struct http_connection *c)
 {
     http_exchange_end(c);
     http_parser_next(&c->parser);
@@ -168,7 +169,7 @@ static void end_answer(struct connection *c)
 }
 
 /* Sends what there is; where the socket takes it all, a stream is asked for one more piece. */
-static void step_answer(struct connection *c)
+static void step_answer(struct http_connection *c)
 {
     struct http_exchange *x = &c->exchange;
     size_t n_sent, n_more = 0;
@@ -195,7 +196,7 @@ static void step_answer(struct connection *c)
 }
 
 /* ---- in ---- */
-static void await_answer(struct connection *c)
+static void await_answer(struct http_connection *c)
 {
     c->state = CONNECTION_ANSWER;
     leave_line(c);
@@ -203,7 +204,7 @@ static void await_answer(struct connection *c)
     http_connection_list(c);
 }
 
-static void refuse(struct connection *c, int status, const char *text)
+static void refuse(struct http_connection *c, int status, const char *text)
 {
     if (c->state != CONNECTION_BODY)
         http_exchange_begin(c);
@@ -212,13 +213,13 @@ static void refuse(struct connection *c, int status, const char *text)
     await_answer(c);
 }
 
-static void refuse_for_now(struct connection *c, const char *text)
+static void refuse_for_now(struct http_connection *c, const char *text)
 {
     http_add_header(&c->exchange, "Retry-After", "1");
     refuse(c, 503, text);
 }
 
-static void take_head(struct connection *c)
+static void take_head(struct http_connection *c)
 {
     http_exchange_begin(c);
     c->state = CONNECTION_BODY;
@@ -228,14 +229,14 @@ static void take_head(struct connection *c)
         await_answer(c);
 }
 
-static void take_whole(struct connection *c)
+static void take_whole(struct http_connection *c)
 {
     await_answer(c);
     c->exchange.route->handle(&c->exchange, c->server->options.user);
 }
 
 /* To a client that waits for it before it sends its body.  So few bytes fit: everything before them has been sent. */
-static void send_continue(struct connection *c)
+static void send_continue(struct http_connection *c)
 {
     static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
     c->parser.request.expects_continue = false;
@@ -243,7 +244,7 @@ static void send_continue(struct connection *c)
         shutdown(c->watch.fd, SHUT_RDWR);       /* the next read tells */
 }
 
-static void take_more(struct connection *c, bool has_body_bytes)
+static void take_more(struct http_connection *c, bool has_body_bytes)
 {
     if (c->state == CONNECTION_BODY && c->parser.request.expects_continue && !has_body_bytes)
         send_continue(c);
@@ -257,7 +258,7 @@ static void take_more(struct connection *c, bool has_body_bytes)
 }
 
 /* Up to the end of one request at most; gives how many bytes it used. */
-static size_t parse(struct connection *c, const char *bytes, size_t n_bytes)
+static size_t parse(struct http_connection *c, const char *bytes, size_t n_bytes)
 {
     size_t n_used = 0, n = 0;
     while (c->state < CONNECTION_ANSWER) {
@@ -281,7 +282,7 @@ static size_t parse(struct connection *c, const char *bytes, size_t n_bytes)
     return n_used;
 }
 
-static void parse_kept(struct connection *c)
+static void parse_kept(struct http_connection *c)
 {
     c->n_in_used += parse(c, c->in.bytes + c->n_in_used, c->in.size - c->n_in_used);
     if (c->n_in_used < c->in.size)
@@ -292,7 +293,7 @@ static void parse_kept(struct connection *c)
         watch_for(c, EPOLLIN);
 }
 
-static void receive(struct connection *c)
+static void receive(struct http_connection *c)
 {
     char *input = c->server->input;
     if (c->state == CONNECTION_LINGER) {
@@ -315,7 +316,7 @@ static void receive(struct connection *c)
 /* ---- what drives it ---- */
 static void connection_ready(struct watch *watch, uint32_t events)
 {
-    struct connection *c = (struct connection *)watch;
+    struct http_connection *c = (struct http_connection *)watch;
     c->peer_has_closed |= (events & EPOLLRDHUP) != 0;
     if (events & (EPOLLERR | EPOLLHUP))
         http_connection_close(c);
@@ -325,7 +326,7 @@ static void connection_ready(struct watch *watch, uint32_t events)
         receive(c);
 }
 
-void http_connection_step(struct connection *c)
+void http_connection_step(struct http_connection *c)
 {
     if (c->state == CONNECTION_ANSWER)
         step_answer(c);
@@ -335,7 +336,7 @@ void http_connection_step(struct connection *c)
 
 static void deadline_is_over(struct timer *timer)
 {
-    struct connection *c = CONTAINER_OF(timer, struct connection, timer);
+    struct http_connection *c = CONTAINER_OF(timer, struct http_connection, timer);
     if (c->state == CONNECTION_HEAD || c->state == CONNECTION_BODY)
         refuse(c, 408, "the request came too slowly");
     else
@@ -343,14 +344,14 @@ static void deadline_is_over(struct timer *timer)
 }
 
 /* ---- lists, its begin and end ---- */
-static void put(struct connection **link, struct connection *c)
+static void put(struct http_connection **link, struct http_connection *c)
 {
     *link = c;
     if (c)
         c->listed_link = link;
 }
 
-void http_connection_list(struct connection *c)
+void http_connection_list(struct http_connection *c)
 {
     struct http_server *server = c->server;
     if (c->listed_link)
@@ -361,7 +362,7 @@ void http_connection_list(struct connection *c)
     timer_set(server->loop, &server->step, loop_now_ms(server->loop));
 }
 
-static void unlist(struct connection *c)
+static void unlist(struct http_connection *c)
 {
     if (!c->listed_link)
         return;
@@ -375,7 +376,7 @@ void http_connections_step(struct timer *timer)
     put(&server->stepping, server->listed);     /* what is listed meanwhile waits for the next turn */
     server->listed = NULL;
     while (server->stepping) {
-        struct connection *c = server->stepping;
+        struct http_connection *c = server->stepping;
         unlist(c);
         http_connection_step(c);
     }
@@ -383,12 +384,12 @@ void http_connections_step(struct timer *timer)
 
 void http_connection_open(struct http_server *server, int fd, const char *address, bool is_too_many)
 {
-    struct connection *c = calloc(1, sizeof *c);
+    struct http_connection *c = calloc(1, sizeof *c);
     if (!c) {
         close(fd);
         return;
     }
-    *c = (struct connection){ .watch = { connection_ready, fd, EPOLLIN }, .timer.due = deadline_is_over };
+    *c = (struct http_connection){ .watch = { connection_ready, fd, EPOLLIN }, .timer.due = deadline_is_over };
     c->server = server;
     c->is_fresh = true;
     c->exchange.connection = c;
@@ -411,7 +412,7 @@ void http_connection_open(struct http_server *server, int fd, const char *addres
     }
 }
 
-void http_connection_close(struct connection *c)
+void http_connection_close(struct http_connection *c)
 {
     struct http_exchange *x = &c->exchange;
     struct http_server *server = c->server;

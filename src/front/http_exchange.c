@@ -102,14 +102,14 @@ static void name_it(struct http_exchange *x)
                  (unsigned long long)random_u64(server->id_key, 2 * n + 1));
 }
 
-void http_exchange_begin(struct connection *c)
+void http_exchange_begin(struct http_connection *c)
 {
     c->exchange = (struct http_exchange){ .connection = c };
     name_it(&c->exchange);
     c->must_close = !c->parser.request.keep_alive;
 }
 
-void http_exchange_end(struct connection *c)
+void http_exchange_end(struct http_connection *c)
 {
     struct http_exchange *x = &c->exchange;
     const struct http_options *options = &c->server->options;
@@ -141,7 +141,7 @@ void http_add_header(struct http_exchange *x, const char *name, const char *valu
 
 static void add_head(struct http_exchange *x, int status, const char *content_type)
 {
-    struct connection *c = x->connection;
+    struct http_connection *c = x->connection;
     const char *origin = c->server->options.cors_origin;
     struct buffer *out = &c->out;
     out->failed |= x->headers.failed;
@@ -166,7 +166,7 @@ static bool is_head(const struct http_exchange *x)
 }
 
 /* It would stand where the next request begins. */
-static bool has_unread_body(const struct connection *c)
+static bool has_unread_body(const struct http_connection *c)
 {
     const struct http_request *request = &c->parser.request;
     return c->state == CONNECTION_BODY && (request->is_chunked || request->content_length);
@@ -174,7 +174,7 @@ static bool has_unread_body(const struct connection *c)
 
 static void begin_answer(struct http_exchange *x, int status)
 {
-    struct connection *c = x->connection;
+    struct http_connection *c = x->connection;
     assert(!x->status);
     x->status = status;
     c->must_close |= c->server->is_draining || has_unread_body(c);
@@ -208,7 +208,7 @@ void http_answer(struct http_exchange *x, int status, const char *content_type, 
 
 void http_answer_buffer(struct http_exchange *x, int status, const char *content_type, struct buffer *body)
 {
-    struct connection *c = x->connection;
+    struct http_connection *c = x->connection;
     if (body->failed) {
         http_answer_error(x, 500, "out of memory for the answer");
         buffer_release(body);
@@ -238,7 +238,7 @@ void http_answer_error(struct http_exchange *x, int status, const char *text)
 
 void http_stream_begin(struct http_exchange *x, int status, const char *content_type, http_fill_fn *fill, void *user)
 {
-    struct connection *c = x->connection;
+    struct http_connection *c = x->connection;
     begin_answer(x, status);
     x->is_chunked = c->parser.request.minor == 1;
     c->must_close |= !x->is_chunked;
@@ -264,7 +264,7 @@ void http_stream_end(struct http_exchange *x)
     http_connection_list(x->connection);
 }
 
-void http_exchange_fill(struct connection *c)
+void http_exchange_fill(struct http_connection *c)
 {
     struct http_exchange *x = &c->exchange;
     struct buffer *piece = &c->server->piece;

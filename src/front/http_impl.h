@@ -27,7 +27,7 @@
 enum { HTTP_MOST_LISTENERS = 8, HTTP_INPUT_BYTES = 65536, HTTP_LINGER_MS = 2000, HTTP_SLOW_MS = 1000, HTTP_SPARE_CONNECTIONS = 64 };
 
 struct http_exchange {
-    struct connection *connection;
+    struct http_connection *connection;
     const struct http_route *route;     /* NULL: none */
     char request_id[65];
     struct arena arena;                 /* joined headers */
@@ -42,23 +42,23 @@ struct http_exchange {
     bool has_ended;                     /* all of the answer is in the connection's output */
 };
 
-enum connection_state { CONNECTION_IDLE, CONNECTION_HEAD, CONNECTION_BODY, CONNECTION_ANSWER, CONNECTION_LINGER };
+enum http_connection_state { CONNECTION_IDLE, CONNECTION_HEAD, CONNECTION_BODY, CONNECTION_ANSWER, CONNECTION_LINGER };
 
 /* Connections that may be given up, the one that has come first at the head. */
-struct connection_line {
-    struct connection *first, **end;
+struct http_connection_line {
+    struct http_connection *first, **end;
 };
 
-struct connection {
+struct http_connection {
     struct watch watch;                 /* the first, so that it is the connection */
     struct timer timer;                 /* what it means, the state says */
     struct http_server *server;
-    struct connection *next, **link;                    /* of the server's list of all */
-    struct connection *next_listed, **listed_link;      /* of those to step; NULL while it is not on it */
-    struct connection *next_in_line, **line_link;       /* NULL while it is in none */
-    struct connection_line *line;
+    struct http_connection *next, **link;                    /* of the server's list of all */
+    struct http_connection *next_listed, **listed_link;      /* of those to step; NULL while it is not on it */
+    struct http_connection *next_in_line, **line_link;       /* NULL while it is in none */
+    struct http_connection_line *line;
     int64_t since_ms;                   /* in that line, or in LINGER */
-    enum connection_state state;
+    enum http_connection_state state;
     bool must_close;                    /* after this answer */
     bool peer_has_closed;               /* its half */
     bool is_fresh;                      /* not a byte has come since the accept */
@@ -72,7 +72,7 @@ struct connection {
     char address[INET6_ADDRSTRLEN];
 };
 
-struct listener {
+struct http_listener {
     struct watch watch;                 /* the first */
     struct http_server *server;
 };
@@ -81,13 +81,13 @@ struct http_server {
     struct loop *loop;
     struct http_options options;
     struct http_parse_limits parse_limits;
-    struct listener listener[HTTP_MOST_LISTENERS];
+    struct http_listener listener[HTTP_MOST_LISTENERS];
     int n_listeners;
     uint16_t port;
     struct timer accept_again, step, discarding;
     struct discard discard;             /* long bodies and answers that nobody needs any more */
-    struct connection *connections, *listed, *stepping;
-    struct connection_line resting, speaking;           /* IDLE after an answer; before a whole head, and LINGER */
+    struct http_connection *connections, *listed, *stepping;
+    struct http_connection_line resting, speaking;           /* IDLE after an answer; before a whole head, and LINGER */
     uint32_t n_connections, most_connections;
     size_t n_body_bytes;                /* that connections hold */
     bool is_draining;
@@ -99,10 +99,10 @@ struct http_server {
 /* ---- http_connection.c ---- */
 /* Takes the descriptor over.  One too many is told so, and closed. */
 void http_connection_open(struct http_server *server, int fd, const char *address, bool is_too_many);
-void http_connection_close(struct connection *c);       /* with on_gone() where an exchange is under way */
-void http_connection_drop_body(struct connection *c);
-void http_connection_list(struct connection *c);        /* for a step in this turn or the next */
-void http_connection_step(struct connection *c);
+void http_connection_close(struct http_connection *c);       /* with on_gone() where an exchange is under way */
+void http_connection_drop_body(struct http_connection *c);
+void http_connection_list(struct http_connection *c);        /* for a step in this turn or the next */
+void http_connection_step(struct http_connection *c);
 /* Closes one that has no request to answer; false: all have. */
 bool http_connection_give_up_one(struct http_server *server);
 void http_connections_step(struct timer *timer);         /* of all that are listed */
@@ -112,10 +112,10 @@ void http_connections_step(struct timer *timer);         /* of all that are list
 void http_server_discard(struct http_server *server, struct buffer *buffer);
 
 /* ---- http_exchange.c ---- */
-void http_exchange_begin(struct connection *c);
-void http_exchange_end(struct connection *c);           /* tells options.answered */
+void http_exchange_begin(struct http_connection *c);
+void http_exchange_end(struct http_connection *c);           /* tells options.answered */
 /* Asks fill() once, when there is a stream that may have something. */
-void http_exchange_fill(struct connection *c);
+void http_exchange_fill(struct http_connection *c);
 
 /* ---- http_route.c ---- */
 /* After the head: finds the route and lets options.admit look; false when it has been answered. */

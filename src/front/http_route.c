@@ -73,7 +73,7 @@ static bool is_known(const char *method)
 /* False: it has been answered. */
 static bool find_route(struct http_exchange *x)
 {
-    struct connection *c = x->connection;
+    struct http_connection *c = x->connection;
     const struct http_options *options = &c->server->options;
     const struct http_request *request = &c->parser.request;
     char methods[64];

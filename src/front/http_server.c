@@ -60,7 +60,7 @@ static void take_client(struct http_server *server, int fd, struct sockaddr_stor
 /* Without descriptors or memory a connection stays in the queue, which would wake us at once again: so it is left alone for a moment. */
 static void listener_ready(struct watch *watch, uint32_t events)
 {
-    struct http_server *server = ((struct listener *)watch)->server;
+    struct http_server *server = ((struct http_listener *)watch)->server;
     (void)events;
     for (int i = 0; i < ACCEPTS_A_TURN; i++) {
         struct sockaddr_storage from;
@@ -123,13 +123,13 @@ static uint16_t bound_port(int fd)
 /* -1 and errno, or 0. */
 static int listen_at(struct http_server *server, const struct addrinfo *at, bool is_only)
 {
-    struct listener *listener = &server->listener[server->n_listeners];
+    struct http_listener *listener = &server->listener[server->n_listeners];
     int fd = socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -1;
     set_options(fd, at, is_only);
     set_port(at->ai_addr, server->port);
-    *listener = (struct listener){ { listener_ready, fd, EPOLLIN }, server };
+    *listener = (struct http_listener){ { listener_ready, fd, EPOLLIN }, server };
     if (bind(fd, at->ai_addr, at->ai_addrlen) || listen(fd, BACKLOG) || watch_start(server->loop, &listener->watch) < 0) {
         int err = errno;
         close(fd);
@@ -253,7 +253,7 @@ void http_server_drain(struct http_server *server)
 {
     stop_listening(server);
     server->is_draining = true;
-    for (struct connection *c = server->connections, *next; c; c = next) {
+    for (struct http_connection *c = server->connections, *next; c; c = next) {
         next = c->next;
         if (c->state == CONNECTION_IDLE && c->n_in_used == c->in.size)
             http_connection_close(c);
