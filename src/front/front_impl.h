@@ -1,5 +1,5 @@
-/* front_impl.h: what the files of the front share: front.c (the process), routes.c (what it answers at once), request.c and
- * request_replica.c (what a replica has to compute). */
+/* front_impl.h: what the files of the front share: front.c (the process), routes.c (what it answers at once), text_job.c (what a
+ * worker computes), request.c and request_replica.c (what a replica has to compute). */
 #ifndef STOA_FRONT_FRONT_IMPL_H
 #define STOA_FRONT_FRONT_IMPL_H
 
@@ -66,8 +66,14 @@ void front_error_body(struct buffer *out, int status, const char *text, void *us
 /* The API's error for a status, with the type that goes with it. */
 struct api_error front_error(int status, const char *text);
 void front_answer_error(struct http_exchange *x, const struct api_error *error);
+void front_unavailable(struct http_exchange *x, const char *why);       /* 503, come again */
 /* Why a request to generate would not be served now; NULL: it would. */
 const char *front_is_unready(const struct front *f);
+
+/* ---- text_job.c ---- */
+typedef int text_work_fn(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
+/* Answers with what `work`, on a worker, makes of the body.  Takes the exchange over. */
+void text_job_begin(struct front *f, struct http_exchange *x, text_work_fn *work);
 
 /* ---- front.c ---- */
 /* A request has ended: draining may go on. */

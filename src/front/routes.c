@@ -2,12 +2,10 @@
 #include "front/front_impl.h"
 
 #include "base/base.h"
-#include "base/discard.h"
 #include "base/log.h"
 #include "text/json_out.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- errors ------------------------------------------------------------------------------------------------------------- */
@@ -35,7 +33,7 @@ void front_answer_error(struct http_exchange *x, const struct api_error *error)
     buffer_release(&body);
 }
 
-static void unavailable(struct http_exchange *x, const char *why)
+void front_unavailable(struct http_exchange *x, const char *why)
 {
     http_add_header(x, "Retry-After", "5");
     http_answer_error(x, 503, why);
@@ -99,7 +97,7 @@ static void handle_models(struct http_exchange *x, void *user)
     struct front *f = user;
     struct buffer body = { 0 };
     if (!f->is_known) {
-        unavailable(x, supervisor_says(f->supervisor));
+        front_unavailable(x, supervisor_says(f->supervisor));
         return;
     }
     api_models(&body, &f->model);
@@ -111,7 +109,7 @@ static void handle_model(struct http_exchange *x, void *user)
     struct front *f = user;
     struct buffer body = { 0 };
     if (!f->is_known) {
-        unavailable(x, supervisor_says(f->supervisor));
+        front_unavailable(x, supervisor_says(f->supervisor));
     } else if (strcmp(http_path_rest(x), f->model.name)) {
         struct api_error error = front_error(404, "there is no such model here: see /v1/models");
         error.code = "model_not_found";
@@ -134,82 +132,22 @@ static void handle_openapi(struct http_exchange *x, void *user)
     struct front *f = user;
     struct buffer body = { 0 };
     if (!f->is_known) {
-        unavailable(x, supervisor_says(f->supervisor));
+        front_unavailable(x, supervisor_says(f->supervisor));
         return;
     }
     api_openapi(&body, &f->model);
     answer_json(x, &body);
 }
 
-/* ---- tokenizing: a worker's, since a text may be long ------------------------------------------------------------------- */
-struct text_job {
-    struct worker_job job;
-    struct front *front;
-    struct http_exchange *x;            /* NULL: the client is gone */
-    int (*work)(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
-    char *body;
-    size_t n_body;
-    struct buffer out;
-    struct api_error error;
-    bool is_bad;
-};
-
-static void work_on_text(struct worker_job *job)
-{
-    struct text_job *t = (struct text_job *)job;
-    t->is_bad = t->work(&t->out, &t->front->model, t->body ? t->body : "", t->n_body, &t->error) < 0;
-    discard_now(t->body, t->n_body);
-    t->body = NULL;
-}
-
-static void close_text(struct text_job *t)
-{
-    http_give_back(t->front->http, t->body, t->n_body);
-    http_give_back(t->front->http, t->out.bytes, t->out.size);
-    free(t);
-}
-
-static void text_is_done(struct worker_job *job)
-{
-    struct text_job *t = (struct text_job *)job;
-    if (t->x && t->is_bad)
-        front_answer_error(t->x, &t->error);
-    else if (t->x)
-        answer_json(t->x, &t->out);
-    close_text(t);
-}
-
-static void text_is_unwanted(void *user)
-{
-    struct text_job *t = user;
-    if (workers_take_back(t->front->workers, &t->job))
-        close_text(t);
-    else
-        t->x = NULL;
-}
-
-static void begin_text(struct front *f, struct http_exchange *x,
-                       int (*work)(struct buffer *, const struct api_model *, const char *, size_t, struct api_error *))
-{
-    struct text_job *t = f->is_known ? calloc(1, sizeof *t) : NULL;
-    if (!t) {
-        unavailable(x, f->is_known ? "out of memory for the request" : supervisor_says(f->supervisor));
-        return;
-    }
-    *t = (struct text_job){ .job = { .work = work_on_text, .done = text_is_done }, .front = f, .x = x, .work = work };
-    t->body = http_take_body(x, &t->n_body);
-    http_on_gone(x, text_is_unwanted, t);
-    workers_add(f->workers, &t->job, t->n_body);
-}
-
+/* ---- what takes longer ------------------------------------------------------------------------------------------------- */
 static void handle_tokenize(struct http_exchange *x, void *user)
 {
-    begin_text(user, x, api_tokenize);
+    text_job_begin(user, x, api_tokenize);
 }
 
 static void handle_detokenize(struct http_exchange *x, void *user)
 {
-    begin_text(user, x, api_detokenize);
+    text_job_begin(user, x, api_detokenize);
 }
 
 static void handle_chat(struct http_exchange *x, void *user)
@@ -226,12 +164,12 @@ static void handle_completion(struct http_exchange *x, void *user)
 const struct http_route front_routes[] = {
     { "POST", "/v1/chat/completions", handle_chat,       .takes_json = true },
     { "POST", "/v1/completions",      handle_completion, .takes_json = true },
-    { "GET",  "/v1/models",           handle_models, .is_open = false },
-    { "GET",  "/v1/models/",          handle_model, .is_open = false },
+    { "GET",  "/v1/models",           handle_models,     .is_open = false },
+    { "GET",  "/v1/models/",          handle_model,      .is_open = false },
     { "POST", "/tokenize",            handle_tokenize,   .takes_json = true },
     { "POST", "/detokenize",          handle_detokenize, .takes_json = true },
-    { "GET",  "/version",             handle_version, .is_open = false },
-    { "GET",  "/openapi.json",        handle_openapi, .is_open = false },
+    { "GET",  "/version",             handle_version,    .is_open = false },
+    { "GET",  "/openapi.json",        handle_openapi,    .is_open = false },
     { "GET",  "/live",                handle_live,       .is_open = true },
     { "GET",  "/health",              handle_health,     .is_open = true },
     { "GET",  "/ready",               handle_ready,      .is_open = true },
