@@ -21,6 +21,9 @@
 #define MOST_TOKENS 2147483647.0
 #define ANY_SEED 0x1p63                         /* int64_t; a double lacks its last digits, so the description has words for it */
 
+#define FIRST_OF_ENUM(name) "'" name "'"
+#define NEXT_OF_ENUM(name) ", '" name "'"
+#define STOP "'type': 'string', 'minLength': 1, 'maxLength': " API_DIGITS(API_MAX_STOP)
 #define IDS "'type': 'array', 'items': {'$ref': '#/components/schemas/TokenId'}"
 
 #define PUT(Name, Kinds, Type, field) .name = Name, .kinds = Kinds, .type = Type, .at = AT(field)
@@ -57,8 +60,7 @@ const struct api_field api_fields[] = {
     OFF("suffix", COMPLETION, 0, ""),
     { PUT("seed", BOTH, FIELD_INTEGER, seed), .low = -ANY_SEED, .high = ANY_SEED,
       .schema = "'type': 'integer', 'minimum': -9223372036854775808, 'maximum': 9223372036854775807" },
-    ANY("stop", BOTH, stop, "'oneOf': [{'type': 'string', 'minLength': 1, 'maxLength': 1024}, {'type': 'array', 'maxItems': 16, "
-                "'items': {'type': 'string', 'minLength': 1, 'maxLength': 1024}}]"),
+    ANY("stop", BOTH, stop, "'oneOf': [{" STOP "}, {'type': 'array', 'maxItems': " API_DIGITS(API_MAX_STOPS) ", 'items': {" STOP "}}]"),
     BOOL("stream", BOTH, stream),
     OBJECT("stream_options", BOTH, stream_options, "'type': 'object', 'properties': {'include_usage': {'type': ['boolean', 'null']}}"),
     NUMBER("temperature", BOTH, temperature, 0, 2),
@@ -89,15 +91,15 @@ const struct api_field api_fields[] = {
     NUMBER("min_p", BOTH, min_p, 0, 1),
     NUMBER("repetition_penalty", BOTH, repetition_penalty, 0.01, 2),
     INTEGER("min_tokens", BOTH, min_tokens, 0, MOST_TOKENS),
-    LIST("stop_token_ids", BOTH, stop_token_ids, IDS ", 'maxItems': 256"),
+    LIST("stop_token_ids", BOTH, stop_token_ids, IDS ", 'maxItems': " API_DIGITS(API_MAX_STOP_IDS)),
     BOOL("include_stop_str_in_output", BOTH, include_stop),
     BOOL("ignore_eos", BOTH, ignore_eos),
     BOOL("skip_special_tokens", BOTH, skip_special),
     BOOL("add_special_tokens", ALL & ~DETOKENIZE, add_special),
     BOOL("add_generation_prompt", TEMPLATED, add_generation_prompt),
     BOOL("continue_final_message", TEMPLATED, continue_final),
-    OBJECT("chat_template_kwargs", TEMPLATED, variables, "'type': 'object', 'maxProperties': 64, 'propertyNames': {'not': {'enum': "
-           "['messages', 'add_generation_prompt', 'bos_token', 'eos_token', 'tools', 'documents']}}"),
+    OBJECT("chat_template_kwargs", TEMPLATED, variables, "'type': 'object', 'maxProperties': " API_DIGITS(API_MAX_VARIABLES)
+           ", 'propertyNames': {'not': {'enum': [" API_OWN_VARIABLES(FIRST_OF_ENUM, NEXT_OF_ENUM) "]}}"),
     LIST("documents", TEMPLATED, documents, "'type': 'array', 'items': {'type': 'object'}"),
     BOOL("return_token_ids", BOTH, return_token_ids),
     INTEGER("priority", BOTH, priority, -2147483648.0, 2147483647.0),

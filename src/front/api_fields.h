@@ -30,6 +30,14 @@ struct api_field {
 extern const struct api_field api_fields[];
 extern const size_t api_n_fields;
 
+/* A limit of api.h, as its digits, inside a schema. */
+#define API_DIGITS_OF(number) #number
+#define API_DIGITS(limit) API_DIGITS_OF(limit)
+
+/* What chat_template_kwargs must not hold, since each has a field of its own. */
+#define API_OWN_VARIABLES(FIRST, NEXT) \
+    FIRST("messages") NEXT("add_generation_prompt") NEXT("bos_token") NEXT("eos_token") NEXT("tools") NEXT("documents")
+
 /* A body as it was said: what is not there has the value of api_fields_usual.  Values are borrowed from the body's tree. */
 struct api_fields {
     const struct template_value *model, *messages, *prompt, *content, *tokens, *stop, *stop_token_ids, *logit_bias, *stream_options;

@@ -159,7 +159,9 @@ static int check_documents(struct api_reader *r)
 /* No variable has the name of what has a field of its own. */
 static int check_variables(struct api_reader *r)
 {
-    static const char *const own[] = { "messages", "add_generation_prompt", "bos_token", "eos_token", "tools", "documents" };
+#define NAME(name) name,
+    static const char *const own[] = { API_OWN_VARIABLES(NAME, NAME) };
+#undef NAME
     const struct template_value *given = r->fields.variables;
     if (given && given->map->n > API_MAX_VARIABLES)
         return api_refuse(r->error, "chat_template_kwargs", "chat_template_kwargs has %zu items, the limit is %d", given->map->n,

@@ -609,7 +609,9 @@ static void check_is_whole(json_t *root)
         snprintf(with_name, sizeof with_name, "%s%s", path, path[strlen(path) - 1] == '/' ? "{id}" : "");
         for (size_t k = 0; front_routes[i].method[k]; k++)
             method[k] = (char)(front_routes[i].method[k] | 0x20);
-        if (!check(json_object_get(json_object_get(paths, with_name), method) != NULL))
+        json_t *route = json_object_get(json_object_get(paths, with_name), method);
+        bool is_open = json_array_size(json_object_get(route, "security")) == 0;
+        if (!check(route != NULL) || !check(is_open == front_routes[i].is_open))
             printf("  %s %s\n", method, with_name);
     }
     check_int((int64_t)json_object_size(paths), (int64_t)n_front_routes);
