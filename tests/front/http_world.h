@@ -56,8 +56,8 @@ static inline void forget(struct later *l)
 
 static inline void is_gone(void *user)
 {
-    atomic_fetch_add(&n_gone, 1);
     forget(user);
+    atomic_fetch_add(&n_gone, 1);         /* the last: who has seen it looks at n_open */
 }
 
 static inline struct later *hold(struct http_exchange *x)
