@@ -73,7 +73,7 @@ static const struct flag flags[] = {
     { "--cors-origin", FLAG_TEXT, AT(cors_origin), OPTIONS_SERVE, 0, 0, "O", "a page's origin that may ask from a browser, or * (none)" },
     { "--keep-alive", FLAG_INTEGER, AT(keep_alive), OPTIONS_SERVE, 0, 86400, "S",
       "a comment goes into a stream that was quiet for S seconds; 0: none (15)" },
-    { "--strict", FLAG_SWITCH, AT(strict), OPTIONS_SERVE, 0, 0, NULL, "fields of requests that are not known are errors" },
+    { "--strict", FLAG_SWITCH, AT(strict), OPTIONS_SERVE, 0, 0, NULL, "fields of requests that change nothing here are errors" },
     { "--max-sequences", FLAG_INTEGER, AT(max_sequences), OPTIONS_QUEUE, 1, 4096, "N", "most sequences computed at a time (64)" },
     { "--cache-tokens", FLAG_INTEGER, AT(cache_tokens), OPTIONS_QUEUE, 16, 1L << 30, "N",
       "tokens that the KV cache holds, of all sequences together (32768, or --context)" },

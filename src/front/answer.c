@@ -177,6 +177,11 @@ static bool search_stops(struct answer *a, struct choice *c)
         fail_for_memory(a);
         return true;
     }
+    if (c->n_ids <= a->request->min_tokens) {           /* a match may begin after them */
+        c->search = (struct stop_search){ .n_bytes = c->search.n_bytes + a->piece.size };
+        c->safe = c->search.n_bytes;
+        return false;
+    }
     uint32_t n_match = stop_search_add(&c->search, &a->stops, a->piece.bytes ? a->piece.bytes : "", a->piece.size);
     c->safe = c->search.n_bytes - stop_search_held(&c->search, &a->stops);
     if (!n_match)

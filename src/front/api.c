@@ -101,11 +101,18 @@ static int read_names(struct api_reader *r, struct api_request *q)
         q->n_cache_salt = f->cache_salt->text.n_bytes;
         q->cache_salt = copy_bytes(q->arena, f->cache_salt->text.bytes, q->n_cache_salt);
     }
-    for (uint32_t i = 0; i < f->n_unknown; i++)
-        q->unknown[q->n_unknown++] = copy_bytes(q->arena, f->unknown[i], MIN(f->n_unknown_bytes[i], (size_t)64));
-    bool ok = q->model && (!f->cache_salt || q->cache_salt);
-    for (uint32_t i = 0; i < q->n_unknown; i++)
-        ok = ok && q->unknown[i];
+    return q->model && (!f->cache_salt || q->cache_salt) ? 0 : api_no_memory(r->error);
+}
+
+/* When all has been read. */
+static int tell(struct api_reader *r, struct api_request *q)
+{
+    struct buffer odd = { 0 };
+    api_fields_tell(&r->fields, &odd);
+    q->n_odd_bytes = odd.size;
+    q->odd = copy_bytes(q->arena, odd.bytes ? odd.bytes : "", odd.size);
+    bool ok = q->odd && !odd.failed;
+    buffer_release(&odd);
     return ok ? 0 : api_no_memory(r->error);
 }
 
@@ -213,7 +220,7 @@ static int read_sampling(struct api_reader *r, struct api_request *q)
     q->repetition_penalty = (float)(f->repeat_penalty != 1 ? f->repeat_penalty : f->repetition_penalty);
     q->frequency_penalty = (float)f->frequency_penalty;
     q->presence_penalty = (float)f->presence_penalty;
-    q->has_seed = f->has_seed;
+    q->has_seed = f->has_seed && f->seed != -1;         /* which is "any", for clients of vLLM and llama-server */
     q->seed = (uint64_t)f->seed;
     q->priority = (int32_t)f->priority;
     if (f->repeat_penalty != 1 && f->repetition_penalty != 1 && f->repeat_penalty != f->repetition_penalty)
@@ -326,8 +333,8 @@ int api_read(struct api_request **out, enum api_kind kind, const struct api_mode
     q->kind = kind;
     if ((err = api_reader_open(&r, kind, model, body, n_bytes, error)) == 0 && (err = read_names(&r, q)) == 0 &&
         (err = read_stop(&r, q)) == 0 && (err = read_stop_ids(&r, q)) == 0 && (err = read_sampling(&r, q)) == 0 &&
-        (err = read_shown(&r, q)) == 0 && (err = read_prompts(&r, q)) == 0)
-        err = fit(&r, q);
+        (err = read_shown(&r, q)) == 0 && (err = read_prompts(&r, q)) == 0 && (err = fit(&r, q)) == 0)
+        err = tell(&r, q);
     arena_close(&r.tree);
     if (err < 0)
         api_request_close(q);

@@ -3,7 +3,7 @@
  * api_read() may take long (a template, a tokenizer) and runs on a worker; it shares nothing but the model, which is read-only.
  *
  * Rules that hold for every field: null is absent; a field that is known and cannot be honoured, or has a wrong type or range, is a
- * 400 that names it in `param`; one that is not known is accepted and told of once per name (or a 400, with --strict). */
+ * 400 that names it in `param`; one that changes nothing is accepted and told of once per name (or a 400, with --strict). */
 #ifndef STOA_FRONT_API_H
 #define STOA_FRONT_API_H
 
@@ -26,6 +26,7 @@
 #define API_MAX_STOP_IDS 256
 #define API_MAX_BIASES 1024
 #define API_MAX_LOGPROBS 20
+#define API_MAX_ODD 64                      /* names of a body that the log is told of */
 #define API_MAX_NAME 256                    /* characters of a model's name, of a cache salt */
 #define API_MAX_VARIABLES 64                /* chat_template_kwargs */
 #define API_MAX_ARGUMENTS 1048576           /* bytes of all tool calls' arguments */
@@ -96,8 +97,8 @@ struct api_request {
     const char *cache_salt;                 /* NULL: none */
     size_t n_cache_salt;
     bool is_cut;                            /* more tokens were asked for than the context leaves to a prompt */
-    const char *unknown[8];                 /* names of fields that were not known, for the log */
-    uint32_t n_unknown;
+    const char *odd;                        /* names of fields that change nothing, for the log: n_odd_bytes, each ended by a NUL */
+    size_t n_odd_bytes;
 };
 
 /* 0, or -1 with *error filled in.  On success *out is the caller's. */
@@ -105,9 +106,11 @@ int api_read(struct api_request **out, enum api_kind kind, const struct api_mode
              struct api_error *error);
 void api_request_close(struct api_request *request);
 
-/* Bodies of the small routes; 0 with a body of JSON in `out`, or -1 with *error. */
-int api_tokenize(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
-int api_detokenize(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
+/* Bodies of the small routes; 0 with a body of JSON in `out`, or -1 with *error.  odd: as in a request. */
+int api_tokenize(struct buffer *out, struct buffer *odd, const struct api_model *model, const char *body, size_t n_bytes,
+                 struct api_error *error);
+int api_detokenize(struct buffer *out, struct buffer *odd, const struct api_model *model, const char *body, size_t n_bytes,
+                   struct api_error *error);
 void api_models(struct buffer *out, const struct api_model *model);
 void api_model(struct buffer *out, const struct api_model *model, const char *name);
 void api_openapi(struct buffer *out, const struct api_model *model);        /* of every route the front has, as OpenAPI 3.1 */

@@ -284,12 +284,9 @@ static int put_value(void *at, const struct api_field *f, const struct template_
     return 0;
 }
 
-/* null is absent. */
 static int put_field(struct api_fields *fields, const struct api_field *f, const struct template_value *value, struct api_error *error)
 {
     void *at = (char *)fields + f->at;
-    if (value->kind == VALUE_NONE)
-        return 0;
     switch (f->type) {
     case FIELD_BOOL:
         if (value->kind != VALUE_BOOL)
@@ -302,7 +299,7 @@ static int put_field(struct api_fields *fields, const struct api_field *f, const
     case FIELD_LIST:
     case FIELD_OBJECT:
     case FIELD_ANY:    return put_value(at, f, value, error);
-    case FIELD_IGNORED: return 0;
+    case FIELD_IGNORED: break;
     case FIELD_OFF:
         if (api_field_is_off(f, value))
             return 0;
@@ -320,29 +317,46 @@ static const struct api_field *find_field(enum api_kind kind, const struct templ
     return NULL;
 }
 
-static int note_unknown(struct api_fields *fields, bool strict, const struct template_value *name, struct api_error *error)
+/* A body has a name many times, as each of its messages may: it takes one place.  Those for which there is none are not told of. */
+int api_fields_note(struct api_fields *fields, bool strict, const char *where, const struct template_value *name, struct api_error *error)
 {
     char param[sizeof error->param];
-    snprintf(param, sizeof param, "%.*s", (int)MIN(name->text.n_bytes, sizeof param - 1), name->text.bytes);
+    snprintf(param, sizeof param, "%s%.*s", where, (int)MIN(name->text.n_bytes, sizeof param - 1), name->text.bytes);
     if (strict)
-        return api_refuse(error, param, "%s is not a field that is known here", param);
-    if (fields->n_unknown < COUNT_OF(fields->unknown)) {
-        fields->unknown[fields->n_unknown] = name->text.bytes;
-        fields->n_unknown_bytes[fields->n_unknown++] = name->text.n_bytes;
-    }
+        return api_refuse(error, param, "%s changes nothing here", param);
+    for (uint32_t i = 0; i < fields->n_odd; i++)
+        if (fields->odd[i].where == where && fields->odd[i].n_bytes == name->text.n_bytes &&
+            !memcmp(fields->odd[i].name, name->text.bytes, name->text.n_bytes))
+            return 0;
+    if (fields->n_odd < API_MAX_ODD)
+        fields->odd[fields->n_odd++] = (struct api_odd){ where, name->text.bytes, name->text.n_bytes };
     return 0;
 }
 
-static int read_stream_options(struct api_fields *fields, struct api_error *error)
+void api_fields_tell(const struct api_fields *fields, struct buffer *out)
 {
-    const struct template_value *usage = template_map_find(fields->stream_options->map, "include_usage", 13);
-    const struct template_value *continuous = template_map_find(fields->stream_options->map, "continuous_usage_stats", 22);
+    for (uint32_t i = 0; i < fields->n_odd; i++) {
+        buffer_add_text(out, fields->odd[i].where);
+        buffer_add(out, fields->odd[i].name, MIN(fields->odd[i].n_bytes, (size_t)64));
+        buffer_add(out, "", 1);
+    }
+}
+
+static int read_stream_options(struct api_fields *fields, bool strict, struct api_error *error)
+{
+    int err = 0;
+    const struct template_map *options = fields->stream_options->map;
+    const struct template_value *usage = template_map_find(options, "include_usage", 13);
+    const struct template_value *continuous = template_map_find(options, "continuous_usage_stats", 22);
     if (usage && usage->kind != VALUE_BOOL && usage->kind != VALUE_NONE)
         return api_refuse(error, "stream_options.include_usage", "stream_options.include_usage must be true or false");
     if (continuous && template_value_is_true(continuous))
         return api_refuse(error, "stream_options.continuous_usage_stats", "stream_options.continuous_usage_stats is not supported");
     fields->include_usage = usage && usage->kind == VALUE_BOOL && usage->flag;
-    return 0;
+    for (size_t i = 0; i < options->n && !err; i++)
+        if (&options->entries[i].value != usage && &options->entries[i].value != continuous && options->entries[i].value.kind != VALUE_NONE)
+            err = api_fields_note(fields, strict, "stream_options.", &options->entries[i].key, error);
+    return err;
 }
 
 int api_fields_read(struct api_fields *fields, enum api_kind kind, bool strict, const struct template_value *body, struct api_error *error)
@@ -354,11 +368,15 @@ int api_fields_read(struct api_fields *fields, enum api_kind kind, bool strict, 
     for (size_t i = 0; i < body->map->n && !err; i++) {
         const struct template_entry *entry = &body->map->entries[i];
         const struct api_field *field = find_field(kind, &entry->key);
-        err = field ? put_field(fields, field, &entry->value, error) : note_unknown(fields, strict, &entry->key, error);
-        if (field && entry->value.kind != VALUE_NONE) {
+        if (entry->value.kind == VALUE_NONE)        /* is absent */
+            continue;
+        if (!field || field->type == FIELD_IGNORED) {
+            err = api_fields_note(fields, strict, "", &entry->key, error);
+        } else {
+            err = put_field(fields, field, &entry->value, error);
             fields->has_seed |= field->at == AT(seed) && field->type == FIELD_INTEGER;
             fields->has_add_generation_prompt |= field->at == AT(add_generation_prompt) && field->type == FIELD_BOOL;
         }
     }
-    return !err && fields->stream_options ? read_stream_options(fields, error) : err;
+    return !err && fields->stream_options ? read_stream_options(fields, strict, error) : err;
 }

@@ -47,14 +47,17 @@ struct api_fields {
     bool stream, include_usage, echo, logprobs, ignore_eos, include_stop, skip_special, add_special, parse_special, add_generation_prompt;
     bool continue_final, return_token_ids, return_token_strs, with_pieces;
     bool has_seed, has_add_generation_prompt;
-    const char *unknown[8];     /* borrowed too, of n_unknown_bytes[] */
-    size_t n_unknown_bytes[8];
-    uint32_t n_unknown;
+    struct api_odd { const char *where, *name; size_t n_bytes; } odd[API_MAX_ODD];  /* what changes nothing; where: "", or as "messages[]." */
+    uint32_t n_odd;
 };
 #define API_NOT_GIVEN INT64_MIN     /* of counts that have no usual value */
 
-/* 0, or -1 with *error.  Unknown fields are an error where `strict`. */
+/* 0, or -1 with *error.  Where `strict`, fields that change nothing are an error, known ones too. */
 int api_fields_read(struct api_fields *fields, enum api_kind kind, bool strict, const struct template_value *body, struct api_error *error);
+/* Notes a name that changes nothing, or refuses it. */
+int api_fields_note(struct api_fields *fields, bool strict, const char *where, const struct template_value *name, struct api_error *error);
+/* Appends what was noted, as api_request.odd has it. */
+void api_fields_tell(const struct api_fields *fields, struct buffer *out);
 bool api_field_is_off(const struct api_field *field, const struct template_value *value);
 /* Integers also as 5.0, as JSON schema has them. */
 bool api_integer(const struct template_value *value, int64_t *integer);

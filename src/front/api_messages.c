@@ -30,6 +30,24 @@ static const struct {
     { "assistant", "assistant", false },
 };
 
+/* What we look at, or templates that we know of. */
+static const char *const message_keys[] = { "role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content", "reasoning" };
+static const char *const part_keys[] = { "type", "text" };
+
+static int note_others(struct api_reader *r, const struct template_value *map, const char *where, const char *const *known, size_t n_known)
+{
+    int err = 0;
+    for (size_t i = 0; i < map->map->n && !err; i++) {
+        const struct template_entry *entry = &map->map->entries[i];
+        size_t k = 0;
+        while (k < n_known && !template_text_equal(&entry->key, known[k]))
+            k++;
+        if (k == n_known && entry->value.kind != VALUE_NONE)
+            err = api_fields_note(&r->fields, r->model->strict, where, &entry->key, r->error);
+    }
+    return err;
+}
+
 static int check_part(struct api_reader *r, const struct template_value *part, size_t i, size_t k)
 {
     char param[sizeof r->error->param];
@@ -43,7 +61,7 @@ static int check_part(struct api_reader *r, const struct template_value *part, s
                           (int)MIN(type->text.n_bytes, (size_t)40), type->text.bytes);
     if (!text || text->kind != VALUE_STRING)
         return api_refuse(r->error, param, "%s must have a text", param);
-    return 0;
+    return note_others(r, part, "messages[].content[].", part_keys, COUNT_OF(part_keys));
 }
 
 static int check_content(struct api_reader *r, const struct template_value *message, size_t i, bool needed)
@@ -125,7 +143,8 @@ static int check_message(struct api_reader *r, const struct template_value *mess
         k++;
     if (k == COUNT_OF(roles))
         return api_refuse(r->error, param, "%s must be system, developer, user, assistant or tool", param);
-    if (check_content(r, message, i, roles[k].needs_content) < 0 || check_calls(r, message, i) < 0)
+    if (check_content(r, message, i, roles[k].needs_content) < 0 || check_calls(r, message, i) < 0 ||
+        note_others(r, message, "messages[].", message_keys, COUNT_OF(message_keys)) < 0)
         return -1;
     return put(&r->tree, *message, "role", template_value_text(roles[k].as, strlen(roles[k].as))) ? 0 : api_no_memory(r->error);
 }

@@ -106,14 +106,17 @@ static int encode(struct api_reader *r, int32_t **ids, size_t *n)
     return err < 0 ? api_refuse_as_told(r->error, err, f->prompt ? "prompt" : "content") : 0;
 }
 
-int api_tokenize(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error)
+int api_tokenize(struct buffer *out, struct buffer *odd, const struct api_model *model, const char *body, size_t n_bytes,
+                 struct api_error *error)
 {
     struct api_reader r;
     int32_t *ids = NULL;
     size_t n = 0;
     int err = api_reader_open(&r, API_TOKENIZE, model, body, n_bytes, error);
-    if (!err && (err = encode(&r, &ids, &n)) == 0)
+    if (!err && (err = encode(&r, &ids, &n)) == 0) {
         put_tokens(out, &r, ids, n);
+        api_fields_tell(&r.fields, odd);
+    }
     free(ids);
     arena_close(&r.tree);
     return !err && out->failed ? api_no_memory(error) : err;
@@ -144,12 +147,13 @@ static int decode(struct api_reader *r, struct buffer *out)
     return out->failed ? api_no_memory(r->error) : 0;
 }
 
-int api_detokenize(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error)
+int api_detokenize(struct buffer *out, struct buffer *odd, const struct api_model *model, const char *body, size_t n_bytes,
+                   struct api_error *error)
 {
     struct api_reader r;
     int err = api_reader_open(&r, API_DETOKENIZE, model, body, n_bytes, error);
-    if (!err)
-        err = decode(&r, out);
+    if (!err && (err = decode(&r, out)) == 0)
+        api_fields_tell(&r.fields, odd);
     arena_close(&r.tree);
     return err;
 }

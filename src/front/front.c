@@ -216,7 +216,7 @@ static void close_all(struct front *f)
     if (f->loop)
         loop_close(f->loop);
     metrics_release(&f->metrics);
-    names_release(&f->unknown);
+    names_release(&f->odd);
     tickets_release(&f->tickets);
 }
 

@@ -25,7 +25,7 @@ struct front {
     struct supervisor *supervisor;
     struct auth *auth;                  /* NULL: anybody may ask */
     struct metrics metrics;
-    struct names unknown;               /* fields of bodies */
+    struct names odd;                   /* fields of bodies that change nothing */
     bool has_told_cut;                  /* the log has a line on it */
     struct watch signals;
     sigset_t old_signals;
@@ -71,7 +71,8 @@ void front_unavailable(struct http_exchange *x, const char *why);       /* 503, 
 const char *front_is_unready(const struct front *f);
 
 /* ---- text_job.c ---- */
-typedef int text_work_fn(struct buffer *out, const struct api_model *model, const char *body, size_t n_bytes, struct api_error *error);
+typedef int text_work_fn(struct buffer *out, struct buffer *odd, const struct api_model *model, const char *body, size_t n_bytes,
+                         struct api_error *error);
 /* Answers with what `work`, on a worker, makes of the body.  Takes the exchange over. */
 void text_job_begin(struct front *f, struct http_exchange *x, text_work_fn *work);
 

@@ -1,4 +1,4 @@
-/* names.h: names that clients use and the server does not know: each is logged once. */
+/* names.h: names that clients use and that change nothing here: each is logged once. */
 #ifndef STOA_FRONT_NAMES_H
 #define STOA_FRONT_NAMES_H
 
@@ -9,8 +9,8 @@ struct names {
     char *seen[NAMES_MOST];
     size_t n;
 };
-/* Logs it, the first time; copied. */
-void names_tell(struct names *names, const char *name);
+/* Logs those that come for the first time; copied.  Each of the n_bytes' names is ended by a NUL. */
+void names_tell(struct names *names, const char *list, size_t n_bytes);
 void names_release(struct names *names);
 
 #endif

@@ -256,8 +256,7 @@ static void begin(struct request *r)
 static void tell_oddities(struct request *r)
 {
     struct front *f = r->front;
-    for (uint32_t i = 0; i < r->api->n_unknown; i++)
-        names_tell(&f->unknown, r->api->unknown[i]);
+    names_tell(&f->odd, r->api->odd, r->api->n_odd_bytes);
     if (r->api->is_cut && !f->has_told_cut)
         log_info("%s asks for more tokens than the context of %u leaves, and has what it leaves; so have others, which are not logged",
                  http_request_id(r->x), f->model.context);

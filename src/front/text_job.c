@@ -12,7 +12,7 @@ struct text_job {
     text_work_fn *work;
     char *body;
     size_t n_body;
-    struct buffer out;
+    struct buffer out, odd;
     struct api_error error;
     bool is_bad;
 };
@@ -20,7 +20,7 @@ struct text_job {
 static void work_on(struct worker_job *job)
 {
     struct text_job *t = (struct text_job *)job;
-    t->is_bad = t->work(&t->out, &t->front->model, t->body ? t->body : "", t->n_body, &t->error) < 0;
+    t->is_bad = t->work(&t->out, &t->odd, &t->front->model, t->body ? t->body : "", t->n_body, &t->error) < 0;
     discard_now(t->body, t->n_body);
     t->body = NULL;
 }
@@ -29,12 +29,14 @@ static void close_job(struct text_job *t)
 {
     http_give_back(t->front->http, t->body, t->n_body);
     http_give_back(t->front->http, t->out.bytes, t->out.size);
+    buffer_release(&t->odd);
     free(t);
 }
 
 static void is_done(struct worker_job *job)
 {
     struct text_job *t = (struct text_job *)job;
+    names_tell(&t->front->odd, t->odd.bytes, t->odd.size);
     if (t->x && t->is_bad)
         front_answer_error(t->x, &t->error);
     else if (t->x)

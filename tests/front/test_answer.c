@@ -449,6 +449,8 @@ static void test_stop_strings(void)
         { "of several bytes a character",  "\"\xc3\xa9\"",         "a\xc3\xa9", "a",    3, NULL },
         { "half a character",              "\"\xc3\xa9\"",         "a\xc3\xa8", "a\xc3\xa8", 3, "a\xc3\xa8" },
         { "at once",                       "\"a\"",                "a",         "",     1, NULL },
+        { "one before min_tokens",         "\"b\",\"min_tokens\":3", "abab",     "aba",  4, NULL },
+        { "a beginning before them",       "\"ba\",\"min_tokens\":2", "abab",    "abab", 4, "aba" },
         { "U+FFFD, of a character cut",    "\"\xef\xbf\xbd\"",     "a\xc3",     "a",    2, "a" },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {

@@ -307,8 +307,8 @@ static char *summary(const struct api_request *q)
         buffer_printf(&out, "%d,", q->stop_ids[i]);
     if (q->cache_salt)
         buffer_printf(&out, " salt=%.*s", (int)q->n_cache_salt, q->cache_salt);
-    for (uint32_t i = 0; i < q->n_unknown; i++)
-        buffer_printf(&out, " unknown=%s", q->unknown[i]);
+    for (size_t at = 0; at < q->n_odd_bytes; at += strlen(q->odd + at) + 1)
+        buffer_printf(&out, " odd=%s", q->odd + at);
     snprintf(text, sizeof text, "%s", out.bytes);
     buffer_release(&out);
     return text;
@@ -339,6 +339,7 @@ static void test_requests(void)
         { CHAT("\"repeat_penalty\":1.5,\"repeat_last_n\":-1"), "tiny repetition=1.5" },
         { CHAT("\"seed\":0"), "tiny seed=0" },
         { CHAT("\"seed\":-7"), "tiny seed=-7" },
+        { CHAT("\"seed\":-1"), "tiny" },
         { CHAT("\"seed\":9223372036854775807"), "tiny seed=9.22337e+18" },
         { CHAT("\"seed\":null"), "tiny" },
         { CHAT("\"n\":3,\"priority\":-5,\"cache_salt\":\"s\""), "tiny n=3 priority=-5 salt=s" },
@@ -356,7 +357,8 @@ static void test_requests(void)
         { CHAT("\"min_tokens\":3,\"include_stop_str_in_output\":true,\"skip_special_tokens\":false"),
          "tiny min=3 include_stop=1 skip_special=0" },
         { CHAT("\"stream\":true,\"stream_options\":{\"include_usage\":true}"), "tiny stream=1 usage=1" },
-        { CHAT("\"stream\":true,\"stream_options\":{\"include_usage\":false,\"include_obfuscation\":false}"), "tiny stream=1" },
+        { CHAT("\"stream\":true,\"stream_options\":{\"include_usage\":false,\"include_obfuscation\":false}"),
+          "tiny stream=1 odd=stream_options.include_obfuscation" },
         { CHAT("\"logprobs\":true"), "tiny logprobs=1" },
         { CHAT("\"logprobs\":true,\"top_logprobs\":0"), "tiny logprobs=1" },
         { CHAT("\"logprobs\":true,\"top_logprobs\":20"), "tiny logprobs=1 top=20" },
@@ -365,14 +367,18 @@ static void test_requests(void)
         { COMPLETION("\"logprobs\":5,\"return_token_ids\":true"), "tiny logprobs=1 top=5 ids=1" },
         /* what does not change the text */
         { CHAT("\"user\":\"u\",\"metadata\":{\"a\":\"b\"},\"store\":true,\"service_tier\":\"auto\",\"parallel_tool_calls\":false,"
-               "\"prediction\":{}"), "tiny" },
+               "\"prediction\":{},\"safety_identifier\":null"),
+          "tiny odd=user odd=metadata odd=store odd=service_tier odd=parallel_tool_calls odd=prediction" },
         { CHAT("\"tools\":[],\"tool_choice\":\"none\",\"functions\":[],\"function_call\":\"none\",\"response_format\":{\"type\":\"text\"},"
                "\"modalities\":[\"text\"]"), "tiny" },
         { CHAT("\"typical_p\":1.0,\"mirostat\":0,\"dry_multiplier\":0,\"grammar\":\"\",\"guided_json\":null,\"echo\":false,"
                "\"use_beam_search\":false"), "tiny" },
-        { CHAT("\"foo\":1,\"bar\":[[]],\"prompt\":5"), "tiny unknown=foo unknown=bar unknown=prompt" },
-        { CHAT("\"1\":1,\"2\":1,\"3\":1,\"4\":1,\"5\":1,\"6\":1,\"7\":1,\"8\":1,\"9\":1"),
-          "tiny unknown=1 unknown=2 unknown=3 unknown=4 unknown=5 unknown=6 unknown=7 unknown=8" },
+        { CHAT("\"foo\":1,\"bar\":[[]],\"prompt\":5"), "tiny odd=foo odd=bar odd=prompt" },
+        { CHAT("\"foo\":null,\"1\":1,\"2\":1,\"3\":1,\"4\":1,\"5\":1,\"6\":1,\"7\":1,\"8\":1,\"9\":1"),
+          "tiny odd=1 odd=2 odd=3 odd=4 odd=5 odd=6 odd=7 odd=8 odd=9" },
+        { API_CHAT, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"refusal\":null,\"annotations\":[],\"reasoning_content\":\"r\"},"
+          "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\",\"cache\":1}],\"annotations\":1,\"user\":2}],\"user\":3}",
+          "tiny max=40 odd=user odd=messages[].annotations odd=messages[].content[].cache odd=messages[].user" },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         struct api_request *request;
@@ -453,12 +459,21 @@ static void test_many_keys(void)
 static void test_kinds_of_models(void)
 {
     struct api_request *request;
-    const char *body = "{" USER ",\"temprature\":1}", *known = "{" USER ",\"user\":\"x\"}";
-    check_begin("--strict refuses a name that is not known");
+    static const struct { const char *body, *want; } strict[] = {
+        { "{" USER ",\"temprature\":1}", "400 - temprature: temprature changes nothing here" },
+        { "{" USER ",\"user\":\"x\"}", "400 - user: user changes nothing here" },
+        { "{" USER ",\"user\":null,\"temperature\":1}", "" },
+        { "{" USER ",\"stream_options\":{\"include_usage\":true,\"usage\":true}}",
+          "400 - stream_options.usage: stream_options.usage changes nothing here" },
+        { "{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"blarg\":1}]}", "400 - messages[].blarg: messages[].blarg changes nothing here" },
+    };
+    const char *body, *known = "{" USER ",\"user\":\"x\"}";
     tiny.api.strict = true;
-    check_text(read_body(API_CHAT, body, strlen(body), &request), "400 - temprature: temprature is not a field that is known here");
-    check_text(read_body(API_CHAT, known, strlen(known), &request), "");
-    api_request_close(request);
+    for (size_t i = 0; i < COUNT_OF(strict); i++) {
+        check_begin("--strict: %s", strict[i].body);
+        check_text(read_body(API_CHAT, strict[i].body, strlen(strict[i].body), &request), strict[i].want);
+        api_request_close(request);
+    }
     tiny.api.strict = false;
     check_begin("a model without a chat template");
     tiny.api.template = NULL;
@@ -506,8 +521,8 @@ static void test_parts(void)
 
 static void test_routes(void)
 {
-    static const struct { int (*answer)(struct buffer *, const struct api_model *, const char *, size_t,
-                                        struct api_error *); const char *body, *want; } rows[] = {
+    static const struct { int (*answer)(struct buffer *, struct buffer *, const struct api_model *, const char *, size_t, struct api_error *);
+                          const char *body, *want; } rows[] = {
         { api_tokenize, "{\"prompt\":\"a<u>\"}", "{\"count\": 3, \"max_model_len\": 64, \"tokens\": [256, 97, 258], \"token_strs\": "
                                                  "null}" },
         { api_tokenize, "{\"content\":\"a\",\"add_special\":false}", "{\"count\": 1, \"max_model_len\": 64, \"tokens\": [97], "
@@ -540,15 +555,25 @@ static void test_routes(void)
         { api_detokenize, "{\"tokens\":\"a\"}", "400 tokens: tokens must be an array" },
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        struct buffer out = { 0 };
+        struct buffer out = { 0 }, odd = { 0 };
         struct api_error error = { 0 };
         check_begin("route: %s", rows[i].body);
-        if (rows[i].answer(&out, &tiny.api, rows[i].body, strlen(rows[i].body), &error) < 0)
+        if (rows[i].answer(&out, &odd, &tiny.api, rows[i].body, strlen(rows[i].body), &error) < 0)
             buffer_printf(&out, "%d %s: %s", error.status, error.param, error.message);
         check_text(out.bytes, rows[i].want);
+        check_int(odd.size, 0);
         buffer_release(&out);
+        buffer_release(&odd);
     }
-    struct buffer out = { 0 };
+    struct buffer out = { 0 }, odd = { 0 };
+    struct api_error error = { 0 };
+    const char *body = "{\"prompt\":\"a\",\"zonk\":1}";
+    check_begin("a route that is told what changes nothing");
+    check_int(api_tokenize(&out, &odd, &tiny.api, body, strlen(body), &error), 0);
+    check_text(odd.bytes, "zonk");
+    check_int(odd.size, 5);
+    buffer_release(&out);
+    buffer_release(&odd);
     check_begin("models");
     api_models(&out, &tiny.api);
     check_text(out.bytes, "{\"object\": \"list\", \"data\": [{\"id\": \"tiny\", \"object\": \"model\", \"created\": 1700000000, "

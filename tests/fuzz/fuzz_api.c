@@ -80,15 +80,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     size_t n_body = n_bytes < 2 ? 0 : nul ? (size_t)((const char *)nul - body) : n_bytes - 1;
     struct api_request *request = NULL;
     struct api_error error = { 0 };
-    struct buffer out = { 0 };
+    struct buffer out = { 0 }, odd = { 0 };
     int err = 0;
     if (!n_bytes)
         return 0;
     if (!tiny.tokenizer)
         tiny_model_open(&tiny, 64);
     switch (data[0] % 4) {
-    case 0:  err = api_tokenize(&out, &tiny.api, body, n_body, &error); break;
-    case 1:  err = api_detokenize(&out, &tiny.api, body, n_body, &error); break;
+    case 0:  err = api_tokenize(&out, &odd, &tiny.api, body, n_body, &error); break;
+    case 1:  err = api_detokenize(&out, &odd, &tiny.api, body, n_body, &error); break;
     default: err = api_read(&request, data[0] % 4 == 2 ? API_CHAT : API_COMPLETION, &tiny.api, body, n_body, &error); break;
     }
     if (err < 0)
@@ -97,6 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         must_be_json(out.bytes, out.size);
     if (request)
         answer(request, &tiny.api, nul ? nul + 1 : data, nul ? n_bytes - 2 - n_body : 0);
+    buffer_release(&odd);
     buffer_release(&out);
     return 0;
 }
