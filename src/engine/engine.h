@@ -148,7 +148,7 @@ enum { STEP_SIZES = 16 };
 /* What the leader has to do, and what it has done since it was opened. */
 struct engine_load {
     uint32_t running, waiting;          /* sequences */
-    uint32_t n_blocks, free_blocks;     /* of the fullest pool; blocks that only the prefix cache holds are free */
+    uint32_t n_blocks, free_blocks;     /* of the pool that is fullest for its size; blocks that only the prefix cache holds are free */
     uint64_t steps, preemptions;
     uint64_t step_tokens, steps_of_size[STEP_SIZES];    /* computed, of all groups; steps of up to 2^i tokens, the last: of more */
     uint64_t prefix_queries, prefix_hits;       /* prompt tokens that were looked up, and found */

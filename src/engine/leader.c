@@ -172,13 +172,13 @@ void engine_load(const struct engine *e, struct engine_load *load)
 {
     *load = e->counted;
     load->waiting = e->queue.n;
-    load->free_blocks = UINT32_MAX;
     for (uint32_t i = 0; i < e->n_groups; i++) {
         load->running += e->group[i].n_sequences;
         for (uint32_t g = 0; g < e->limits.n_cache_groups; g++) {
             const struct block_pool *pool = &e->group[i].pool[g];
-            if (block_pool_available(pool) < load->free_blocks) {
-                load->free_blocks = block_pool_available(pool);
+            uint64_t n_free = block_pool_available(pool);
+            if (!load->n_blocks || n_free * load->n_blocks < (uint64_t)load->free_blocks * pool->n_blocks) {
+                load->free_blocks = (uint32_t)n_free;
                 load->n_blocks = pool->n_blocks;
             }
         }

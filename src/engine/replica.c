@@ -94,6 +94,7 @@ static void send_progress(struct replica *r)
     progress.running = load.running;
     progress.waiting = load.waiting;
     progress.free_blocks = load.free_blocks;
+    progress.n_blocks = load.n_blocks;
     progress.preemptions = load.preemptions;
     progress.prefix_queries = load.prefix_queries;
     progress.prefix_hits = load.prefix_hits;
@@ -353,8 +354,6 @@ static int open_server(struct replica *r)
     Stoa__Wire__Hello hello = STOA__WIRE__HELLO__INIT;
     struct wire_server_options options = { .address = r->options->address, .epoch = r->options->epoch, .hello = &hello };
     Stoa__Wire__Process *process = calloc(n_ranks, sizeof *process), **list = calloc(n_ranks, sizeof *list);
-    struct engine_load load;
-    engine_load(r->engine, &load);
     int err = process && list ? 0 : error_set(ERR_NO_MEMORY, "no memory for the Hello");
     for (uint32_t i = 0; !err && i < n_ranks; i++) {
         process[i] = (Stoa__Wire__Process)STOA__WIRE__PROCESS__INIT;
@@ -367,7 +366,6 @@ static int open_server(struct replica *r)
     hello.model = (char *)(uintptr_t)r->options->model;
     hello.context = engine_longest(r->engine);
     hello.n_vocab = engine_model(r->engine)->n_vocab;
-    hello.n_blocks = load.n_blocks;
     hello.block_tokens = BLOCK_TOKENS;
     hello.max_sequences = r->options->max_sequences;
     hello.processes = list;

@@ -23,7 +23,7 @@ static void take_progress(struct front *f, const Stoa__Wire__Progress *p)
     m->running = p->running;
     m->waiting = p->waiting;
     m->predicted_step_s = p->predicted_us / 1e6;
-    m->kv_usage = f->n_blocks ? 1 - (double)MIN(p->free_blocks, f->n_blocks) / f->n_blocks : 0;
+    m->kv_usage = p->n_blocks ? 1 - (double)MIN(p->free_blocks, p->n_blocks) / p->n_blocks : 0;
     struct replica_counts counts = { .steps = p->steps, .preemptions = p->preemptions, .prefix_queries = p->prefix_queries,
                                      .prefix_hits = p->prefix_hits, .step_tokens = p->step_tokens };
     for (size_t i = 0; i < MIN(p->n_steps_of_size, REPLICA_STEP_SIZES); i++)
@@ -54,7 +54,6 @@ static void on_up(void *user, const Stoa__Wire__Hello *hello)
 {
     struct front *f = user;
     char host[80];
-    f->n_blocks = hello->n_blocks;
     f->metrics.up = 1;
     metrics_replica_starts(&f->metrics);
     if (!f->is_known) {

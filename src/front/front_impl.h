@@ -29,7 +29,6 @@ struct front {
     bool has_told_cut;                  /* the log has a line on it */
     struct watch signals;
     sigset_t old_signals;
-    uint32_t n_blocks;                  /* of the replica's smallest KV pool */
 
     struct request *first;              /* all that have no answer yet */
     uint32_t n_places;                  /* choices of them, at most options->max_queue */

@@ -237,6 +237,20 @@ def test_metrics():
         t.check(f"{name}: the model's name", 'vllm:num_requests_running{model_name="tiny-q8_0"}' in text, text[:300])
 
 
+def test_a_full_cache():
+    """Of a model with windows the pool counts that is fullest for its size, whichever has the fewest blocks."""
+    name, fullest = "a full cache", 0
+    flags = ("--cache-tokens", 2048, "--max-sequences", 4, "--chunk", 16, "--context", 1024, "--threads", 1)
+    for s in ready(name, *flags, model="tiny-gemma3"):
+        threads = [threading.Thread(target=s.post, args=(COMPLETE, {"prompt": [i + 5] * 900, "max_tokens": 120, "ignore_eos": True})) for i in range(16)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            fullest = max(fullest, s.metrics()["vllm:kv_cache_usage_perc"])
+            time.sleep(0.05)
+        t.check(f"{name}: two of 1,000 tokens fill a cache of 2,048", 0.8 < fullest <= 1, fullest)
+
+
 # ---- clients that leave ----
 def leave_at(s, random_numbers):
     """Asks, and leaves when it likes."""

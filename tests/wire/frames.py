@@ -9,7 +9,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 # name: (field, kind) of each message; a kind is a wire type's reader, a message, or a list of one of these.
 RANK_TIME = {"rank": (1, "u"), "compute_s": (2, "d"), "wait_s": (3, "d"), "wire_s": (4, "d")}
 PROCESS = {"host": (1, "s"), "pid": (2, "u"), "start_time": (3, "u")}
-HELLO = {"protocol": (1, "u"), "numerics": (2, "s"), "model": (3, "s"), "context": (4, "u"), "n_vocab": (5, "u"), "n_blocks": (6, "u"),
+HELLO = {"protocol": (1, "u"), "numerics": (2, "s"), "model": (3, "s"), "context": (4, "u"), "n_vocab": (5, "u"),
          "block_tokens": (7, "u"), "max_sequences": (8, "u"), "processes": (9, [PROCESS])}
 BIAS = {"id": (1, "u"), "add": (2, "f")}
 SAMPLING = {"temperature": (1, "f"), "top_p": (2, "f"), "min_p": (3, "f"), "top_k": (4, "u"), "repetition_penalty": (5, "f"),
@@ -25,7 +25,7 @@ TOKENS = {"token": (1, [TOKEN])}
 FINISH = {"request": (1, "u"), "reason": (2, "u"), "stop_id": (3, "u"), "cached_tokens": (4, "u"), "preemptions": (5, "u"), "error": (6, "s"),
           "is_full": (7, "u")}
 PROGRESS = {"steps": (1, "u"), "predicted_us": (2, "u"), "running": (3, "u"), "waiting": (4, "u"), "free_blocks": (5, "u"), "preemptions": (6, "u"),
-            "prefix_queries": (7, "u"), "prefix_hits": (8, "u"), "prompt_tokens": (9, "u"), "generated_tokens": (10, "u"), "ranks": (11, [RANK_TIME])}
+            "prefix_queries": (7, "u"), "prefix_hits": (8, "u"), "prompt_tokens": (9, "u"), "generated_tokens": (10, "u"), "ranks": (11, [RANK_TIME]), "step_tokens": (12, "u"), "n_blocks": (14, "u")}
 FRAME = {"epoch": (1, "u"), "hello": (2, HELLO), "submit": (3, SUBMIT), "cancel": (4, CANCEL), "tokens": (5, TOKENS), "finish": (6, FINISH),
          "progress": (7, PROGRESS)}
 STOP, LENGTH, CANCELLED, TIMEOUT, REFUSED, FAILED = range(6)
