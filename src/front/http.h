@@ -85,6 +85,7 @@ const char *http_header(const struct http_exchange *x, const char *name);       
  * discard_now(). */
 char *http_take_body(struct http_exchange *x, size_t *n_bytes);
 void http_give_back(struct http_server *server, char *bytes, size_t n_bytes);
+#define HTTP_REQUEST_ID 65              /* bytes of one, its NUL too */
 const char *http_request_id(const struct http_exchange *x);     /* the client's x-request-id when it is plain and short, else one of ours */
 const char *http_client_address(const struct http_exchange *x);  /* without its port; of an IPv6 one its network, /64 */
 

@@ -29,7 +29,7 @@ enum { HTTP_MOST_LISTENERS = 8, HTTP_INPUT_BYTES = 65536, HTTP_LINGER_MS = 2000,
 struct http_exchange {
     struct http_connection *connection;
     const struct http_route *route;     /* NULL: none */
-    char request_id[65];
+    char request_id[HTTP_REQUEST_ID];
     struct arena arena;                 /* joined headers */
     struct buffer headers;              /* of the answer */
     void (*gone)(void *user);

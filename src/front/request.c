@@ -259,7 +259,7 @@ static void tell_oddities(struct request *r)
     names_tell(&f->odd, r->api->odd, r->api->n_odd_bytes);
     if (r->api->is_cut && !f->has_told_cut)
         log_info("%s asks for more tokens than the context of %u leaves, and has what it leaves; so have others, which are not logged",
-                 http_request_id(r->x), f->model.context);
+                 r->id, f->model.context);
     f->has_told_cut |= r->api->is_cut;
 }
 
@@ -275,7 +275,7 @@ static void on_read(struct worker_job *job)
         return;
     }
     if (r->is_bad) {
-        refuse(r, END_BAD_REQUEST, &r->error);
+        refuse(r, r->error.status < 500 ? END_BAD_REQUEST : END_REFUSED, &r->error);
         return;
     }
     tell_oddities(r);
@@ -320,12 +320,13 @@ void request_begin(struct front *f, struct http_exchange *x, enum api_kind kind)
     }
     struct request *r = calloc(1, sizeof *r);
     if (!r) {
-        http_answer_error(x, 503, "out of memory for the request");
+        refuse_at_once(f, x, kind, 503, "out of memory for the request");
         return;
     }
     r->body = http_take_body(x, &r->n_body);
     r->front = f;
     r->x = x;
+    snprintf(r->id, sizeof r->id, "%s", http_request_id(x));
     r->kind = kind;
     r->arrived_s = seconds_now();
     r->client = f->auth ? auth_find(f->auth, http_header(x, "Authorization")) : 0;

@@ -29,6 +29,7 @@ struct sent_choice {
 struct request {
     struct front *front;
     struct http_exchange *x;            /* NULL: the client is gone */
+    char id[HTTP_REQUEST_ID];           /* for the log, which outlives x */
     struct request *previous, *next;
     struct request *send_before, *send_after;   /* in the line of those that have choices to send */
     bool is_in_line;

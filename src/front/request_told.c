@@ -48,7 +48,7 @@ static void tell(const struct request *r, enum request_end end, int status, cons
     if (r->first_s > 0)
         snprintf(first, sizeof first, "%.3f s", r->first_s - r->arrived_s);
     log_info("%s %s %d %s%s: %zu bytes, %u choices, %u prompt tokens (%u cached), %u new, first after %s, %.3f s%s%s",
-             r->x ? http_request_id(r->x) : "(gone)", request_kind_name(r->kind), status, request_end_names[end],
+             r->id, request_kind_name(r->kind), status, request_end_names[end],
              r->is_stream ? " stream" : "", r->n_body, r->n_choices, usage.prompt_tokens, usage.cached_tokens, r->n_tokens, first,
              seconds_now() - r->arrived_s, why ? ": " : "", why ? why : "");
 }
