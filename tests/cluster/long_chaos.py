@@ -79,6 +79,8 @@ ROUNDS = (
     ("tp=2", 2, True, (0, KILL), (1, KILL), (MPIRUN, KILL)),
     ("tp=2", 2, True, (0, STOP), (1, STOP)),
     ("tp=2", 2, False, (0, KILL), (1, STOP), (MPIRUN, KILL)),
+    ("pp=2", 2, True, (1, KILL), (0, STOP)),
+    ("dp=2", 2, True, (1, KILL), (0, KILL)),
 )
 
 

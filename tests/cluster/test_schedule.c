@@ -185,6 +185,31 @@ static void test_order(struct engine *e)
     check_order(e, "the lowest of one client first", r, 2, (const uint32_t[]){ 1, 0 });
 }
 
+/* ---- a pipeline ---- */
+/* While one stage computes a part of the sequences the others have parts of their own. */
+static void test_flights(struct engine *e)
+{
+    struct sequence *s[8];
+    int32_t want[8][MOST_NEW];
+    uint32_t most = 0, n_stages = e->mesh.size[AXIS_PP];
+    if (n_stages == 1)
+        return;
+    check_begin("a pipeline is kept full");
+    for (uint32_t i = 0; i < 8; i++) {
+        struct sequence_request request = request_of(30 + i);
+        answer_alone(&request, want[i]);
+        s[i] = world_add(e, &request);
+    }
+    while (world_step(e))               /* has taken one of the ring back */
+        most = MAX(most, e->n_in_flight);
+    check_int(most, n_stages);
+    for (uint32_t i = 0; i < 8; i++) {
+        check_answer(s[i], want[i], n_new[30 + i]);
+        engine_remove(e, s[i]);
+    }
+    check_idle(e);
+}
+
 /* ---- what a step takes in ---- */
 /* A limit that no step keeps: each has as little in it as may be. */
 static void test_short_steps(struct engine *e)
@@ -313,6 +338,7 @@ static void lead(struct engine *e)
     test_thrash(e);
     test_pushed_out(e);
     test_order(e);
+    test_flights(e);
     test_short_steps(e);
     test_turns(e);
     test_cancelled(e);

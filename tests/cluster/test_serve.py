@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`stoa serve` from outside: its routes, streams, errors, keys and counters, on one rank and on two."""
+import http.client
 import json
 import os
 import random
@@ -199,6 +200,41 @@ def test_keys():
                         keys.write(text)
                 r = t.stoa("serve", t.tiny("tiny-q8_0"), "--port", "0", "--api-key-file", path)
                 t.check(f"keys: {what}", r.code == 2 and path in r.err, r)
+
+
+# ---- fairness ----
+def is_next(name, s, many, one):
+    """Four requests of one client, then one of another: that one does not wait for all of them."""
+    order = []
+
+    def ask(who, how):
+        connection = s.connect() if "key" in how else http.client.HTTPConnection("127.0.0.1", s.port, timeout=t.TIMEOUT_S, source_address=(how["from"], 0))
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {how['key']}"} if "key" in how else {})}
+        connection.request("POST", COMPLETE, json.dumps({"prompt": who, "max_tokens": 200, "ignore_eos": True}), headers)
+        response = connection.getresponse()
+        response.read()
+        order.append((who, response.status))
+        connection.close()
+    threads = [threading.Thread(target=ask, args=("many", many)) for _ in range(4)] + [threading.Thread(target=ask, args=("one", one))]
+    for thread in threads[:-1]:
+        thread.start()
+    t.check(f"{name}: they wait", s.wait_for(lambda: s.metrics()["vllm:num_requests_waiting"] == 3, 20))
+    threads[-1].start()
+    for thread in threads:
+        thread.join()
+    t.check(f"{name}: all are answered", [status for _, status in order] == [200] * 5, order)
+    t.check(f"{name}: the other client's is among the first", ("one", 200) in order[:3], order)
+
+
+def test_fairness():
+    flags = ("--max-sequences", 1, "--isa", "c", "--threads", 1)
+    for s in ready("fair to addresses", *flags):
+        is_next("fair to addresses", s, {"from": "127.0.0.1"}, {"from": "127.0.0.2"})
+    with tempfile.NamedTemporaryFile("w") as f:
+        f.write("first\nsecond\n")
+        f.flush()
+        for s in ready("fair to keys", "--api-key-file", f.name, *flags):
+            is_next("fair to keys", s, {"key": "first"}, {"key": "second"})
 
 
 # ---- counters ----

@@ -307,8 +307,9 @@ def drain(layout):
             s.process.send_signal(TERM)
             t.check(f"{name}: not ready at once", s.wait_for(lambda: s.status("/ready") == 503, 5))
             t.equal(f"{name}: alive and healthy", (s.status("/live"), s.status("/health")), (200, 200))
-            r = s.complete("a", 1)
-            t.check(f"{name}: new requests are 503", r.status == 503 and r.headers["retry-after"], r)
+            for is_stream in (False, True):
+                r = s.complete("a", 1, stream=is_stream)
+                t.check(f"{name}: new requests are 503, stream {is_stream}", r.status == 503 and r.headers["retry-after"] and r.error["message"], r)
             found = stream.rest()
             t.equal(f"{name}: the running stream ends whole", found[-1], "[DONE]")
             kept.close()
@@ -420,8 +421,10 @@ def places():
     for name, s, _ in served("places", "tp=1", *SLOW, "--max-queue", 4):
         with s.stream(COMPLETE, {**ANSWER, "n": 3}) as stream:
             stream.events(2)
-            r = s.complete("a", 1, n=2)
-            t.check(f"{name}: two more are too many", r.status == 429 and r.headers["retry-after"] and r.error["type"] == "rate_limit_error", r)
+            for is_stream in (False, True):
+                r = s.complete("a", 1, n=2, stream=is_stream)
+                is_refused = r.status == 429 and r.headers["retry-after"] and r.error["type"] == "rate_limit_error"
+                t.check(f"{name}: two more are too many, stream {is_stream}", is_refused, r)
             with s.stream(COMPLETE, ANSWER) as fourth:
                 t.equal(f"{name}: one more is not", fourth.response.status, 200)
             r = s.complete("a", 1, n=5)
@@ -472,7 +475,7 @@ def test_health_through_load():
     if not t.have_model("health through load"):
         return
     with Server(t.MODEL, is_ready=False) as s:
-        first = s.get("/health"), s.get("/live"), s.post(COMPLETE, {"prompt": "a"}), s.get("/v1/models")
+        first = s.get("/health"), s.get("/live"), s.post(COMPLETE, {"prompt": "a", "stream": True}), s.get("/v1/models")
         t.check("health through load: the port is open before", first[0].status == 503 and "loading" in first[0].json["reason"], first[0])
         t.equal("health through load: it lives", first[1].status, 200)
         t.check("health through load: requests are refused", first[2].status == 503 and first[2].headers["retry-after"], first[2])
