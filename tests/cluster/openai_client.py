@@ -52,6 +52,16 @@ for entry in scored.choices[0].logprobs.content:
     assert len(entry.top_logprobs) == 3 and entry.logprob <= 0 and entry.top_logprobs[0].token == entry.token, entry
 back = client.chat.completions.create(model=model, messages=[*hello, whole.choices[0].message, {"role": "user", "content": "More"}], max_tokens=3)
 assert back.choices[0].message.content is not None
+two = client.chat.completions.create(model=model, messages=hello, max_tokens=6, n=2, seed=3, temperature=1, extra_body=extra)
+pieces = {}
+for chunk in client.chat.completions.create(model=model, messages=hello, max_tokens=6, n=2, seed=3, temperature=1, stream=True, extra_body=extra):
+    for choice in chunk.choices:
+        pieces[choice.index] = pieces.get(choice.index, "") + (choice.delta.content or "")
+assert pieces == {c.index: c.message.content for c in two.choices}, (pieces, two)
+stop = text[-3:-1]
+stopped = [chunk.choices[0] for chunk in client.chat.completions.create(model=model, messages=hello, max_completion_tokens=12, temperature=0, stop=[stop],
+                                                                        response_format={"type": "text"}, stream=True, extra_body=extra)]
+assert "".join(c.delta.content or "" for c in stopped) == text.split(stop)[0] and stopped[-1].finish_reason == "stop", (stop, text, stopped)
 with client.chat.completions.stream(model=model, messages=hello, max_tokens=12, temperature=0, extra_body=extra) as stream:
     assert "".join(event.delta for event in stream if event.type == "content.delta") == text
 
@@ -63,6 +73,9 @@ for chunk in client.completions.create(model=model, prompt=["One", "Two"], max_t
     for choice in chunk.choices:
         pieces[choice.index] = pieces.get(choice.index, "") + choice.text
 assert pieces == {c.index: c.text for c in done.choices}, (pieces, done)
+
+echoed = client.completions.create(model=model, prompt="One", max_tokens=5, temperature=0, echo=True, extra_body=extra)
+assert echoed.choices[0].text == "One" + done.choices[0].text, (echoed, done)
 
 # errors have the client's types
 for expected, call in (
