@@ -19,16 +19,20 @@
 
 #define STEP_MS 100             /* so that whoever watches can tell a slow replica from a dead one, and nobody waits long for his turn */
 
-/* A signal becomes a byte in a pipe, the next one ends the process as it would have. */
+/* A signal becomes a byte in a pipe, the next one ends the process as it would have, also one that was pending beside the first. */
 static int signal_pipe[2] = { -1, -1 };
+static volatile sig_atomic_t is_signalled;
 
 static void on_signal(int number)
 {
     int error = errno;
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    if (is_signalled)
+        raise(number);
+    is_signalled = true;
     ssize_t n = write(signal_pipe[1], "", 1);   /* a full pipe has told it already */
-    (void)number, (void)n;
+    (void)n;
     errno = error;
 }
 

@@ -1,4 +1,5 @@
 """A replica as its fronts see it: `stoa replica` on tiny models, and frames over real sockets."""
+import itertools
 import math
 import os
 import signal
@@ -11,6 +12,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "wire")]
 import frames
 import job
 import stoa_test as t
+from server import SLOW
 
 EPOCH = 7
 MODEL = "tiny-mixed"
@@ -169,7 +171,7 @@ def test_refusals():
         ("all of the largest", {"max_tokens": 2**32 - 1, "min_tokens": 2**32 - 1, "so_far": [5] * 1025}, "context of 1024"),
         ("more top logprobs than are given", {"logprobs": True, "top_logprobs": 200}, "top logprobs"),
     ]
-    with Replica("--max-queue", 3) as replica, replica.front() as front:
+    with Replica("--max-queue", 3, *SLOW) as replica, replica.front() as front:
         for i, (name, fields, text) in enumerate(rows):
             body = {"request": i, "prompt": [1, 2, 3], "max_tokens": 4, "sampling": {"top_p": 1.0}, **fields}
             front.send(submit={k: v for k, v in body.items() if v is not None})
@@ -192,13 +194,13 @@ def test_waiting_has_an_end():
     """KV-09: who waits for longer than he will is told so."""
     if not t.have_tiny("queue_ms"):
         return
-    with Replica("--max-sequences", 1) as replica, replica.front() as front:
-        front.submit(1, [1, 2, 3], 1000)
+    with Replica("--max-sequences", 1, *SLOW) as replica, replica.front() as front:
+        front.submit(1, [1, 2, 3], 500)
         front.submit(2, [1, 2, 3], 5, queue_ms=30)
         front.submit(3, [1, 2, 3], 5, queue_ms=600000)
         t.equal("it waits for too long", front.answer(2)[1]["reason"], frames.TIMEOUT)
         t.equal("others go on", (front.answer(1)[1]["reason"], front.answer(3)[1]["reason"]), (frames.LENGTH, frames.LENGTH))
-        front.submit(4, [1, 2, 3], 1000, queue_ms=30)
+        front.submit(4, [1, 2, 3], 500, queue_ms=30)
         t.equal("who runs is not timed out", front.answer(4)[1]["reason"], frames.LENGTH)
 
 
@@ -210,23 +212,24 @@ def idle(front):
 def test_cancel():
     if not t.have_tiny("cancel"):
         return
+    n_new = 400
     for flags in [(), ("--layout", "tp=2"), ("--layout", "pp=2")]:
         name = f"cancel {' '.join(flags)}"
-        with Replica(*flags) as replica, replica.front() as front:
+        with Replica(*flags, *SLOW) as replica, replica.front() as front:
             front.until(lambda: front.progress)
             free = front.progress["free_blocks"]
             for i in range(4):
-                front.submit(i, [1, 2, 3 + i], 1000)
+                front.submit(i, [1, 2, 3 + i], n_new)
             front.until(lambda: all(len(front.tokens.get(i, [])) > 3 for i in range(4)))
             for i in range(3):
                 front.cancel(i)
             reasons = [front.answer(i)[1]["reason"] for i in range(3)]
             t.equal(f"{name}: how they end", reasons, [frames.CANCELLED] * 3)
             n = [len(front.tokens[i]) for i in range(3)]
-            t.check(f"{name}: long before their end", max(n) < 900, n)
+            t.check(f"{name}: long before their end", max(n) < n_new / 2, n)
             front.cancel(0)                     # has ended, and is nothing any more
             front.cancel(12345)
-            t.equal(f"{name}: the other one", (front.answer(3)[1]["reason"], len(front.tokens[3])), (frames.LENGTH, 1000))
+            t.equal(f"{name}: the other one", (front.answer(3)[1]["reason"], len(front.tokens[3])), (frames.LENGTH, n_new))
             t.equal(f"{name}: nothing came behind a Finish", [len(front.tokens[i]) for i in range(3)], n)
             front.until(lambda: idle(front) and front.progress["free_blocks"] == free)
             t.check(f"{name}: all blocks are free", True)
@@ -239,7 +242,7 @@ def test_lost_connections():
     prompt = prompt_ids(PROMPTS[2])
     for flags in [(), ("--layout", "tp=2")]:
         name = f"lost connections {' '.join(flags)}"
-        with Replica(*flags) as replica, replica.front() as stays:
+        with Replica(*flags, *SLOW) as replica, replica.front() as stays:
             lost = [replica.front() for _ in range(3)]
             for front in lost:
                 for i in range(5):
@@ -320,15 +323,16 @@ def test_a_slow_rank_shows():
     """DF-14: the others wait for it.  Here it is stopped for a while, again and again."""
     if not t.have_tiny("a slow rank"):
         return
-    with Replica("--layout", "tp=2") as replica, replica.front() as front:
+    n_new = 400
+    with Replica("--layout", "tp=2", *SLOW) as replica, replica.front() as front:
         slow = front.hello["processes"][1]["pid"]
-        front.submit(1, [1, 2, 3], 1000)
+        front.submit(1, [1, 2, 3], n_new)
         for _ in range(15):
             os.kill(slow, signal.SIGSTOP)
             time.sleep(0.1)
             os.kill(slow, signal.SIGCONT)
             time.sleep(0.02)
-        t.equal("a slow rank: the answer is whole", len(front.answer(1)[0]), 1000)
+        t.equal("a slow rank: the answer is whole", len(front.answer(1)[0]), n_new)
         n = front.n_progress
         front.until(lambda: front.n_progress > n + 2)
         waits = [x["wait_s"] for x in front.progress["ranks"]]
@@ -375,9 +379,9 @@ def test_a_stopped_rank_is_silent():
     if not t.have_tiny("a stopped rank"):
         return
     for number in 0, 1:
-        for n_new in 0, 1000:
+        for n_new in 0, 400:
             name = f"rank {number} is stopped, {'busy' if n_new else 'idle'}"
-            with Replica("--layout", "tp=2") as replica, replica.front() as front:
+            with Replica("--layout", "tp=2", *SLOW) as replica, replica.front() as front:
                 front.until(lambda: front.progress)
                 if n_new:
                     front.submit(1, [1, 2, 3], n_new)
@@ -410,8 +414,8 @@ def test_drain():
     for flags in [(), ("--layout", "tp=2")]:
         name = f"drain {' '.join(flags)}"
         for end_signal in signal.SIGTERM, signal.SIGINT:
-            with Replica(*flags) as replica, replica.front() as front, replica.front() as other:
-                front.submit(1, [1, 2, 3], 900)
+            with Replica(*flags, *SLOW) as replica, replica.front() as front, replica.front() as other:
+                front.submit(1, [1, 2, 3], 400)
                 front.until(lambda: len(front.tokens.get(1, [])) > 3)
                 replica.process.send_signal(end_signal)
                 refused = 0
@@ -422,7 +426,7 @@ def test_drain():
                         break
                 t.equal(f"{name}: nothing new is taken", (refused["reason"], refused["is_full"]), (frames.REFUSED, 1))
                 ids, finish = front.answer(1)
-                t.equal(f"{name}: what runs ends well", (len(ids), finish["reason"]), (900, frames.LENGTH))
+                t.equal(f"{name}: what runs ends well", (len(ids), finish["reason"]), (400, frames.LENGTH))
                 t.check(f"{name}: the connection ends", front.until_gone())
                 replica.end(name, [0])
 
@@ -430,30 +434,32 @@ def test_drain():
 def test_drain_has_an_end():
     if not t.have_tiny("drain"):
         return
-    with Replica("--drain-timeout", 0) as replica, replica.front() as front:
+    with Replica("--drain-timeout", 0, *SLOW) as replica, replica.front() as front:
         front.submit(1, [1, 2, 3], 1000)
         front.until(lambda: front.tokens)
         replica.process.send_signal(signal.SIGTERM)
         t.equal("what does not end in time", front.answer(1)[1]["reason"], frames.FAILED)
         replica.end("no time to drain", [0])
-    for flags in [(), ("--layout", "tp=2")]:
-        name = f"two signals {' '.join(flags)}"
-        with Replica(*flags) as replica, replica.front() as front:
+    ends = signal.SIGTERM, signal.SIGINT
+    for flags, pending in itertools.product([(), ("--layout", "tp=2")], [False, True]):
+        name = f"two signals {'at once' if pending else 'one after the other'} {' '.join(flags)}"
+        with Replica(*flags, *SLOW) as replica, replica.front() as front:
             front.submit(1, [1, 2, 3], 1000)
             front.until(lambda: front.tokens)
-            os.kill(replica.process.pid, signal.SIGSTOP)        # both signals are there when it goes on
-            for _ in range(2):
-                replica.process.send_signal(signal.SIGTERM)
-                time.sleep(0.05)
-                os.kill(replica.process.pid, signal.SIGCONT)
-            replica.end(name, [0, -signal.SIGTERM, 128 + signal.SIGTERM])
+            if pending:
+                replica.process.send_signal(signal.SIGSTOP)
+            for number in ends:
+                replica.process.send_signal(number)
+                time.sleep(0 if pending else 0.3)
+            replica.process.send_signal(signal.SIGCONT)
+            replica.end(name, [-number for number in ends] + [128 + number for number in ends])
 
 
 def test_a_rank_dies():
     if not t.have_tiny("a rank dies"):
         return
     for number in 0, 1:
-        with Replica("--layout", "tp=2") as replica, replica.front() as front:
+        with Replica("--layout", "tp=2", *SLOW) as replica, replica.front() as front:
             front.submit(1, [1, 2, 3], 1000)
             front.until(lambda: len(front.tokens.get(1, [])) > 3)
             processes = front.hello["processes"]
