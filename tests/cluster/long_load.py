@@ -185,7 +185,7 @@ def test_waiting_streams():
         def begin(n):
             body = {"prompt": "Once upon a time", "max_tokens": n, "temperature": 1, "ignore_eos": True, "stream": True}
             return Stream(s, COMPLETE, body, {}, timeout=SLOW_S)
-        busy = [begin(2000) for _ in range(N_BUSY)]
+        busy = [begin(4000) for _ in range(N_BUSY)]
         s.wait_for(lambda: s.metrics()["vllm:num_requests_running"] == N_BUSY, IDLE_S)
         alone = [tokens_per_s(s)]
         waiting = [begin(4) for _ in range(N_WAITING)]

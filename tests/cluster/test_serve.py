@@ -12,7 +12,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from server import Server, ready, t, text_of
+from server import SLOW, START_S, Server, ready, t, text_of
 
 LAYOUTS = ("tp=1", "tp=2")
 CHAT, COMPLETE = "/v1/chat/completions", "/v1/completions"
@@ -210,7 +210,7 @@ def is_next(name, s, many, one):
     def ask(who, how):
         connection = s.connect() if "key" in how else http.client.HTTPConnection("127.0.0.1", s.port, timeout=t.TIMEOUT_S, source_address=(how["from"], 0))
         headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {how['key']}"} if "key" in how else {})}
-        connection.request("POST", COMPLETE, json.dumps({"prompt": who, "max_tokens": 200, "ignore_eos": True}), headers)
+        connection.request("POST", COMPLETE, json.dumps({"prompt": who, "max_tokens": 600, "ignore_eos": True}), headers)
         response = connection.getresponse()
         response.read()
         order.append((who, response.status))
@@ -227,7 +227,7 @@ def is_next(name, s, many, one):
 
 
 def test_fairness():
-    flags = ("--max-sequences", 1, "--isa", "c", "--threads", 1)
+    flags = ("--max-sequences", 1, *SLOW, "--threads", 1)
     for s in ready("fair to addresses", *flags):
         is_next("fair to addresses", s, {"from": "127.0.0.1"}, {"from": "127.0.0.2"})
     with tempfile.NamedTemporaryFile("w") as f:
@@ -239,7 +239,7 @@ def test_fairness():
 
 # ---- counters ----
 def test_metrics():
-    for name, s in served("metrics"):
+    for name, s in served("metrics", *SLOW):
         before = s.metrics()
         for _ in range(3):
             s.complete("a b c", 5)
@@ -278,7 +278,12 @@ def test_a_full_cache():
     name, fullest = "a full cache", 0
     flags = ("--cache-tokens", 2048, "--max-sequences", 4, "--chunk", 16, "--context", 1024, "--threads", 1)
     for s in ready(name, *flags, model="tiny-gemma3"):
-        threads = [threading.Thread(target=s.post, args=(COMPLETE, {"prompt": [i + 5] * 900, "max_tokens": 120, "ignore_eos": True})) for i in range(16)]
+        end = time.monotonic() + START_S
+
+        def ask(i):
+            while fullest <= 0.8 and time.monotonic() < end:
+                s.post(COMPLETE, {"prompt": [i + 5] * 900, "max_tokens": 120, "ignore_eos": True})
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(16)]
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
