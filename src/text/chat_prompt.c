@@ -147,30 +147,68 @@ static struct template_value mark_value(struct marking *m, const struct template
 
 /* ---- an answer that goes on ---- */
 
+/* A copy of the list with another value in place of items[at]. */
+static struct template_value with_item(struct marking *m, const struct template_list *list, size_t at, struct template_value item)
+{
+    struct template_value copy = template_value_list(&m->arena, LIST_LIST);
+    bool ok = copy.kind == VALUE_LIST;
+    for (size_t i = 0; i < list->n && ok; i++)
+        ok = template_list_add(&m->arena, copy, i == at ? item : list->items[i]);
+    if (!ok)
+        m->err = no_memory();
+    return copy;
+}
+
+/* A copy of the map with another value in place of that one of its own. */
+static struct template_value with_value(struct marking *m, const struct template_map *map, const struct template_value *old, struct template_value value)
+{
+    struct template_value copy = template_value_map(&m->arena);
+    bool ok = copy.kind == VALUE_MAP;
+    for (size_t i = 0; i < map->n && ok; i++)
+        ok = template_map_add(&m->arena, copy, map->entries[i].key, &map->entries[i].value == old ? value : map->entries[i].value);
+    if (!ok)
+        m->err = no_memory();
+    return copy;
+}
+
+static struct template_value mark_behind(struct marking *m, const struct template_value *text)
+{
+    size_t n_bytes = text->text.n_bytes;
+    char *bytes = arena_alloc(&m->arena, n_bytes + MARK_BYTES);
+    if (bytes)
+        memcpy(mempcpy(bytes, text->text.bytes, n_bytes), m->end_mark, MARK_BYTES);
+    else
+        m->err = no_memory();
+    return template_value_text(bytes, bytes ? n_bytes + MARK_BYTES : 0);
+}
+
+static const struct template_value *entry_of(const struct template_value *value, const char *name)
+{
+    return value->kind == VALUE_MAP ? template_map_find(value->map, name, strlen(name)) : NULL;
+}
+
+/* A copy of the content, a string or a list of parts, with a mark behind its last text. */
+static struct template_value mark_content(struct marking *m, const struct template_value *content)
+{
+    if (content && content->kind == VALUE_STRING)
+        return mark_behind(m, content);
+    for (size_t i = content && content->kind == VALUE_LIST ? content->list->n : 0; i-- > 0;) {
+        const struct template_value *part = &content->list->items[i], *text = entry_of(part, "text");
+        if (text && text->kind == VALUE_STRING)
+            return with_item(m, content->list, i, with_value(m, part->map, text, mark_behind(m, text)));
+    }
+    m->err = error_set(ERR_USAGE, "the last message has no text to go on with");
+    return (struct template_value){ 0 };
+}
+
 /* A copy of the messages, the last one's content with a mark behind it. */
 static struct template_value mark_end(struct marking *m, const struct template_value *messages)
 {
-    struct template_value copy = template_value_list(&m->arena, LIST_LIST), last = template_value_map(&m->arena);
+    static const struct template_value nothing;
     const struct template_list *list = messages->list;
-    const struct template_value *content = list->n && list->items[list->n - 1].kind == VALUE_MAP
-                                         ? template_map_find(list->items[list->n - 1].map, "content", 7) : NULL;
-    if (!content || content->kind != VALUE_STRING) {
-        m->err = error_set(ERR_USAGE, "the last message has no text to go on with");
-        return copy;
-    }
-    const struct template_map *map = list->items[list->n - 1].map;
-    char *text = arena_alloc(&m->arena, content->text.n_bytes + MARK_BYTES);
-    bool ok = text && copy.kind == VALUE_LIST && last.kind == VALUE_MAP;
-    if (ok)
-        memcpy(mempcpy(text, content->text.bytes, content->text.n_bytes), m->end_mark, MARK_BYTES);
-    for (size_t i = 0; i + 1 < list->n && ok; i++)
-        ok = template_list_add(&m->arena, copy, list->items[i]);
-    for (size_t i = 0; i < map->n && ok; i++)
-        ok = template_map_add(&m->arena, last, map->entries[i].key, &map->entries[i].value == content
-                              ? template_value_text(text, content->text.n_bytes + MARK_BYTES) : map->entries[i].value);
-    if (!ok || !template_list_add(&m->arena, copy, last))
-        m->err = no_memory();
-    return copy;
+    const struct template_value *last = list->n ? &list->items[list->n - 1] : &nothing, *content = entry_of(last, "content");
+    struct template_value marked = mark_content(m, content);
+    return m->err < 0 ? marked : with_item(m, list, list->n - 1, with_value(m, last->map, content, marked));
 }
 
 /* Cuts the text at that mark. */

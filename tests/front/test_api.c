@@ -194,6 +194,8 @@ static void test_refusals(void)
         { CHAT("\"documents\":[1]"), "400 - documents: documents[0] must be an object" },
         { CHAT("\"continue_final_message\":true,\"add_generation_prompt\":true"),
           "400 - continue_final_message: continue_final_message and add_generation_prompt exclude each other" },
+        { API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[]}],\"continue_final_message\":true}",
+          "400 - messages: the last message has no text to go on with" },
         /* prompts */
         { API_COMPLETION, "{}", "400 - prompt: prompt is missing" },
         { PROMPT("null"), "400 - prompt: prompt is missing" },
@@ -255,6 +257,9 @@ static void test_prompts(void)
         { MESSAGES("[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"an\"}],\"continue_final_message\":true"),
          "[s][u]user:q[|im_end|][u]assistant:an" },
         { MESSAGES("[{\"role\":\"assistant\",\"content\":\"<u>\"}],\"continue_final_message\":true"), "[s][u]assistant:<u>" },
+        { MESSAGES("[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"<u>\"},{\"type\":\"text\",\"text\":\"an\"}]}],"
+                   "\"continue_final_message\":true"), "[s][u]assistant:<u>\nan" },
+        { MESSAGES("[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"\"}]}],\"continue_final_message\":true"), "[s][u]assistant:" },
         /* completions */
         { PROMPT("\"hi\""), "[s]hi" },
         { PROMPT("\"<s>hi<u>\""), "[s]hi[u]" },
