@@ -18,10 +18,10 @@ LAYOUTS = (("tp=1", 1), ("tp=2", 2))
 RED_S, BACK_S, GONE_S = 5 * 3, 5 * 10, 5 * 3
 KILL, STOP = signal.SIGKILL, signal.SIGSTOP
 MPIRUN = "mpirun"
-LONG = {"prompt": "Once upon a time", "max_tokens": 200, "temperature": 0, "ignore_eos": True, "stream": True}
+LONG = {"prompt": "Once upon a time", "max_tokens": 300, "temperature": 0, "ignore_eos": True, "stream": True}
 # More than are computed at a time, so that some wait for their turn.
 QUESTIONS = [{**LONG, "prompt": f"Story {i}", "temperature": i % 2, "seed": i} for i in range(4)] + \
-            [{**LONG, "prompt": f"The sea {i}", "max_tokens": 20, "temperature": i % 2, "seed": i, "stream": i % 4 > 1} for i in range(8)]
+            [{**LONG, "prompt": f"The sea {i}", "max_tokens": 40, "temperature": i % 2, "seed": i, "stream": i % 4 > 1} for i in range(8)]
 N_AT_A_TIME = 6
 
 
