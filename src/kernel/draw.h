@@ -29,7 +29,7 @@ static inline float draw_bound(uint64_t random)
 
 /* to[i] = logits[i] / temperature + draw_bound() of the id first_id + i's draw; rounding takes less than the bound has to spare. */
 typedef void draw_bounds_fn(float *restrict to, const float *restrict logits, size_t n, uint64_t key, uint64_t first_id, float temperature);
-draw_bounds_fn draw_bounds_c, draw_bounds_avx2;
+draw_bounds_fn draw_bounds_c, draw_bounds_avx2, draw_bounds_avx512;
 /* The one that goes with a set of kernels. */
 draw_bounds_fn *draw_bounds_with(const struct kernels *kernels);
 

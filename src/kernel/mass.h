@@ -32,7 +32,7 @@ static inline uint64_t mass_of(float logit, float max, float temperature)
 
 /* to[i] = mass_of(logits[i], max, temperature) */
 typedef void masses_fn(uint64_t *restrict to, const float *restrict logits, size_t n, float max, float temperature);
-masses_fn masses_c, masses_avx2;
+masses_fn masses_c, masses_avx2, masses_avx512;
 /* The one that goes with a set of kernels. */
 masses_fn *masses_with(const struct kernels *kernels);
 

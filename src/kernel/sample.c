@@ -4,7 +4,7 @@
 #include "kernel/cpu.h"
 
 #ifdef __x86_64__
-#define WITH(kernels, name) ((kernels)->needs & CPU_AVX2 ? name##_avx2 : name##_c)
+#define WITH(kernels, name) ((kernels)->needs & CPU_AVX512 ? name##_avx512 : (kernels)->needs & CPU_AVX2 ? name##_avx2 : name##_c)
 #else
 #define WITH(kernels, name) ((void)(kernels), name##_c)
 #endif

@@ -1,0 +1,2 @@
+#define SET(name) name##_avx512
+#include "kernel/sample_body.h"
