@@ -2,7 +2,7 @@
 
 Busy are streams with long answers, all that the server computes at a time.  Of those that wait a half are streams in its queue, which get a comment now and
 then that nobody reads; the other half are connections that have asked something and rest.  Windows alternate, since a token takes longer the more there are
-before it: each with waiting ones is compared with the mean of those before and after it."""
+before it: each with waiting ones is compared with what those before and after it let expect (rate_between)."""
 import re
 import selectors
 import socket
@@ -15,6 +15,12 @@ import urllib.request
 from measure import log, wait_for_calm
 
 LONGEST_WAIT_S = 120
+
+
+def rate_between(before, after):
+    """Of tokens a second in a window that is as far from one as from the other: n tokens on, a token takes a + b n seconds, so that one over the
+    square of the rate grows by as much in each second."""
+    return (2 / (before ** -2 + after ** -2)) ** 0.5
 
 
 class Readers:
@@ -94,7 +100,7 @@ class Beside:
             before = self.window()
             for _ in range(rounds):
                 beside, after = self.beside(), self.window()
-                found.append(2 * beside / (before + after))
+                found.append(beside / rate_between(before, after))
                 log(f"{before:.1f} tokens/s, {beside:.1f} beside {self.n_waiting} that wait, {after:.1f}: {found[-1]:.3f}")
                 before = after
         finally:
