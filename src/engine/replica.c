@@ -254,6 +254,8 @@ static void submit(struct replica *r, const struct wire_event *event)
         free(request);
         return;
     }
+    if (!r->first)                      /* fronts believe that nothing runs */
+        r->next_progress_s = MIN(r->next_progress_s, seconds_now() + PROGRESS_S);
     request->next = r->first;
     r->first = request;
     r->n_requests++;

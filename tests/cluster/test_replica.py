@@ -3,6 +3,7 @@ import itertools
 import math
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -317,6 +318,29 @@ def test_progress():
             computed = front.progress["ranks"]
             t.check(f"{name}: each rank says what its steps took (DF-14)", [x["rank"] for x in computed] == list(range(len(shares)))
                     and all(0 < x["compute_s"] < t.TIMEOUT_S for x in computed), computed)
+
+
+def test_progress_when_work_comes():
+    """What fronts know of a replica that was idle is soon as fresh as of one that is busy: by tokens, whose number tells the time."""
+    if not t.have_tiny("progress when work comes"):
+        return
+    before_first, between = [], []
+    with Replica(*SLOW) as replica, replica.front() as front:
+        def next_progress():
+            n = front.n_progress
+            front.until(lambda: front.n_progress > n)
+            return front.progress["generated_tokens"]
+        for i in range(5):
+            front.until(lambda: idle(front))
+            start = next_progress()             # right behind a beat
+            front.submit(i, [1, 2, 3], 900)
+            first = next_progress()
+            before_first.append(first - start)
+            between.append(next_progress() - first)
+            front.cancel(i)
+            front.answer(i)
+    # The very first step is told of at once, since it is measured.
+    t.check("progress when work comes: soon", min(before_first[1:]) < 3 * statistics.median(between), (before_first, between))
 
 
 def test_a_slow_rank_shows():
