@@ -148,6 +148,7 @@ def test_clients_are_killed():
                 t.check(f"{name}: nothing is computed for them", s.wait_for(lambda: is_idle(s), 30), s.metrics())
             t.check(f"{name}: the same answer after", ask(s, COMPLETE, QUESTIONS[-1]).bits == want.bits)
             t.equal(f"{name}: /ready was never red", {status for _, status in watch.seen}, {200})
+            t.check(f"{name}: it is idle in the end", s.wait_for(lambda: is_idle(s), 30), s.metrics())     # a report comes behind the last answer
             m = s.metrics()
             t.equal(f"{name}: every block is free", m["vllm:kv_cache_usage_perc"], 0)
             t.equal(f"{name}: nothing was started again", m["stoa_replica_restarts_total"], 0)
