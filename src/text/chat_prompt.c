@@ -90,12 +90,17 @@ static struct template_value mark_text(struct marking *m, const struct template_
 
 static struct template_value mark_value(struct marking *m, const struct template_value *value);
 
+static const struct template_value *entry_of(const struct template_value *value, const char *name)
+{
+    return value->kind == VALUE_MAP ? template_map_find(value->map, name, strlen(name)) : NULL;
+}
+
 /* Whether texts of parts, each behind the other, hold a control token, which may begin in one and end in the next. */
 static bool parts_have_control(struct marking *m, const struct template_list *parts)
 {
     struct buffer all = { 0 };
     for (size_t i = 0; i < parts->n; i++) {
-        const struct template_value *text = parts->items[i].kind == VALUE_MAP ? template_map_find(parts->items[i].map, "text", 4) : NULL;
+        const struct template_value *text = entry_of(&parts->items[i], "text");
         if (text && text->kind == VALUE_STRING)
             buffer_add(&all, text->text.bytes, text->text.n_bytes);
     }
@@ -160,7 +165,8 @@ static struct template_value with_item(struct marking *m, const struct template_
 }
 
 /* A copy of the map with another value in place of that one of its own. */
-static struct template_value with_value(struct marking *m, const struct template_map *map, const struct template_value *old, struct template_value value)
+static struct template_value with_value(struct marking *m, const struct template_map *map, const struct template_value *old,
+                                        struct template_value value)
 {
     struct template_value copy = template_value_map(&m->arena);
     bool ok = copy.kind == VALUE_MAP;
@@ -180,11 +186,6 @@ static struct template_value mark_behind(struct marking *m, const struct templat
     else
         m->err = no_memory();
     return template_value_text(bytes, bytes ? n_bytes + MARK_BYTES : 0);
-}
-
-static const struct template_value *entry_of(const struct template_value *value, const char *name)
-{
-    return value->kind == VALUE_MAP ? template_map_find(value->map, name, strlen(name)) : NULL;
 }
 
 /* A copy of the content, a string or a list of parts, with a mark behind its last text. */

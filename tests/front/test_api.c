@@ -44,9 +44,21 @@ static char *prompt_text(const struct api_prompt *prompt)
 #define MESSAGES(list) API_CHAT, "{\"messages\":" list "}"
 #define PROMPT(prompt) API_COMPLETION, "{\"prompt\":" prompt "}"
 
-static void test_refusals(void)
+struct refusal { enum api_kind kind; const char *body, *want; };
+
+static void check_refused(const struct refusal *rows, size_t n)
 {
-    static const struct { enum api_kind kind; const char *body, *want; } rows[] = {
+    for (size_t i = 0; i < n; i++) {
+        struct api_request *request;
+        check_begin("refused: %s", rows[i].body);
+        check_text(read_body(rows[i].kind, rows[i].body, strlen(rows[i].body), &request), rows[i].want);
+        api_request_close(request);
+    }
+}
+
+static void test_refused_messages(void)
+{
+    static const struct refusal rows[] = {
         { API_CHAT, "", "400 - -: no JSON value at byte 0" },
         { API_CHAT, "[]", "400 - -: the body must be a JSON object" },
         { API_CHAT, "\"x\"", "400 - -: the body must be a JSON object" },
@@ -82,6 +94,13 @@ static void test_refusals(void)
           "400 - messages[0].tool_calls[0]: messages[0].tool_calls[0] must have a function with a name and arguments" },
         { MESSAGES("[{\"role\":\"assistant\",\"tool_calls\":[5]}]"),
           "400 - messages[0].tool_calls[0]: messages[0].tool_calls[0] must have a function with a name and arguments" },
+    };
+    check_refused(rows, COUNT_OF(rows));
+}
+
+static void test_refused_values(void)
+{
+    static const struct refusal rows[] = {
         /* OA-03 */
         { CHAT("\"top_logprobs\":3"), "400 - top_logprobs: top_logprobs needs logprobs to be true" },
         { CHAT("\"logprobs\":1"), "400 - logprobs: logprobs must be true or false" },
@@ -158,6 +177,13 @@ static void test_refusals(void)
           "400 - stop: stop has 17 strings, the limit is 16" },
         { CHAT("\"stop_token_ids\":[5,261]"), "400 - stop_token_ids: stop_token_ids[1] is 261, and token ids go from 0 to 260" },
         { CHAT("\"stop_token_ids\":[\"5\"]"), "400 - stop_token_ids: stop_token_ids[0] must be a token id" },
+    };
+    check_refused(rows, COUNT_OF(rows));
+}
+
+static void test_refused_names_and_templates(void)
+{
+    static const struct refusal rows[] = {
         /* names */
         { CHAT("\"model\":7"), "400 - model: model must be a string" },
         { CHAT("\"model\":\"\""), "400 - model: model must have 1 to 256 characters" },
@@ -196,6 +222,13 @@ static void test_refusals(void)
           "400 - continue_final_message: continue_final_message and add_generation_prompt exclude each other" },
         { API_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[]}],\"continue_final_message\":true}",
           "400 - messages: the last message has no text to go on with" },
+    };
+    check_refused(rows, COUNT_OF(rows));
+}
+
+static void test_refused_prompts(void)
+{
+    static const struct refusal rows[] = {
         /* prompts */
         { API_COMPLETION, "{}", "400 - prompt: prompt is missing" },
         { PROMPT("null"), "400 - prompt: prompt is missing" },
@@ -212,12 +245,7 @@ static void test_refusals(void)
         { API_COMPLETION, "{\"prompt\":\"\",\"add_special_tokens\":false}", "400 - prompt: prompt is empty" },
         { API_COMPLETION, "{\"prompt\":[\"a\",\"b\"],\"n\":65}", "400 - n: n times the number of prompts is 130, the limit is 128" },
     };
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        struct api_request *request;
-        check_begin("refused: %s", rows[i].body);
-        check_text(read_body(rows[i].kind, rows[i].body, strlen(rows[i].body), &request), rows[i].want);
-        api_request_close(request);
-    }
+    check_refused(rows, COUNT_OF(rows));
 }
 
 static void test_prompts(void)
@@ -677,7 +705,10 @@ static void test_openapi(void)
 
 int main(void)
 {    tiny_model_open(&tiny, CONTEXT);
-    test_refusals();
+    test_refused_messages();
+    test_refused_values();
+    test_refused_names_and_templates();
+    test_refused_prompts();
     test_prompts();
     test_requests();
     test_limits();
