@@ -88,9 +88,9 @@ class Target:
     def __init__(self, url, model):
         self.at, self.model = urllib.parse.urlsplit(url), model
 
-    def request(self, prompt, n_tokens):
+    def request(self, prompt, n_tokens, fields=None):
         body = json.dumps({"model": self.model, "prompt": prompt, "max_tokens": n_tokens, "temperature": 0, "ignore_eos": True, "stream": True,
-                           "stream_options": {"include_usage": True}}).encode()
+                           "stream_options": {"include_usage": True}, **(fields or {})}).encode()
         head = (f"POST {self.at.path.rstrip('/')}/v1/completions HTTP/1.1\r\nHost: {self.at.netloc}\r\nContent-Type: application/json\r\n"
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
         return head.encode() + body
@@ -113,10 +113,10 @@ class Target:
         start = time.monotonic()
         return await asyncio.gather(*(self.stream(r, start + at, limit_s) for r, at in zip(requests, offsets)))
 
-    def load(self, offsets, n_prompt, n_tokens, seed, limit_s=600):
-        """A request at each of these seconds, no two prompts alike; one round for figures_of()."""
+    def load(self, offsets, n_prompt, n_tokens, seed, fields=None, limit_s=600):
+        """A request at each of these seconds, no two prompts alike, greedy unless its fields say otherwise; one round for figures_of()."""
         pick = random.Random(seed)
-        requests = [self.request([pick.choice(IDS) for _ in range(n_prompt)], n_tokens) for _ in offsets]
+        requests = [self.request([pick.choice(IDS) for _ in range(n_prompt)], n_tokens, fields) for _ in offsets]
         cpu = time.process_time()
         done = asyncio.run(self.run(requests, offsets, limit_s))
         cpu = time.process_time() - cpu
